@@ -1,2 +1,95 @@
-"""placeholder"""
-def main(): ...
+"""The `astrai` command: the front door.
+
+Mounts each package's commands lazily, so that `astrai --help` imports none of them, and turns errors into exit codes:
+0 done, 1 failed, 2 wrong usage, 130 interrupted. The only file that knows all packages.
+"""
+
+import importlib
+import sys
+from typing import Annotated
+
+import typer
+from typer.core import TyperGroup
+
+SETTINGS = {
+    "help_option_names": ["-h", "--help"],
+    "token_normalize_func": lambda name: name.replace("_", "-"),  # --output_dir is --output-dir
+}
+
+# name -> (module, {function: name below it} or the one function, what --help says)
+COMMANDS = {
+    "preprocess": ("astrai_data.cli.preprocess", "command", "Turn text into a packed token store."),
+    "inspect": ("astrai_data.cli.inspect", "command", "Look into a token store: summary, SQL, samples, proof."),
+    "mask": ("astrai_data.cli.mask", "command", "Show which tokens of one record would be trained, and why."),
+    "tokenizer": ("astrai_data.cli.tokenizer", ("train", "show"), "Train a tokenizer, or look at one."),
+    "export": ("astrai_data.cli.export", "command", "Write a token store in another format."),
+    "schema": ("astrai_data.cli.schema", "command", "Print the JSON Schema of pipeline configurations."),
+}
+
+
+class LazyGroup(TyperGroup):
+    """A command group whose commands are imported when they are run, not when they are listed."""
+
+    def resolve_command(self, ctx, args):
+        """The real command behind a listed name."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, _load(name), rest
+
+
+def _load(name: str):
+    """The command `name` as its package defines it."""
+    module, functions, text = COMMANDS[name]
+    found = importlib.import_module(module)
+    mounted = typer.Typer(add_completion=False, context_settings=SETTINGS, no_args_is_help=True, help=text)
+    for function in [functions] if isinstance(functions, str) else functions:
+        mounted.command(name if function == functions else function, context_settings=SETTINGS)(
+            getattr(found, function)
+        )
+    return typer.main.get_command(mounted)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"astrai {version('astrai')}")
+        raise typer.Exit
+
+
+def _callback(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Raw text in, a served model out, and every token on the way accounted for."""
+
+
+def _listed() -> None:
+    """Stand for a command in the list of commands; `LazyGroup` puts the real one in its place."""
+
+
+def build_app() -> typer.Typer:
+    """The whole command line, with nothing imported yet."""
+    app = typer.Typer(
+        name="astrai", cls=LazyGroup, no_args_is_help=True, context_settings=SETTINGS, callback=_callback
+    )
+    for name, (_, _, text) in COMMANDS.items():
+        app.command(name, help=text)(_listed)
+    return app
+
+
+def main() -> None:
+    """Run the command line and exit."""
+    try:
+        typer.main.get_command(build_app())(prog_name="astrai")
+    except Exception as error:
+        from astrai_data.errors import AstraiError
+
+        if not isinstance(error, AstraiError):
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
