@@ -21,7 +21,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 demo: install  ## Python's own standard library: text, tokenizer, token store, SQL.
-	@$(BIN)/python pipelines/demo.py
+	@bash docs/demo.sh
 
 test: install  ## The test suite.
 	$(BIN)/python -m pytest

@@ -19,7 +19,11 @@ SETTINGS = {
 # name -> (module, {function: name below it} or the one function, what --help says)
 COMMANDS = {
     "preprocess": ("astrai_data.cli.preprocess", "command", "Turn text into a packed token store."),
-    "inspect": ("astrai_data.cli.inspect", "command", "Look into a token store: summary, SQL, samples, proof."),
+    "inspect": (
+        "astrai_data.cli.inspect",
+        "command",
+        "Look into a token store: summary, SQL, samples, proof.",
+    ),
     "mask": ("astrai_data.cli.mask", "command", "Show which tokens of one record would be trained, and why."),
     "tokenizer": ("astrai_data.cli.tokenizer", ("train", "show"), "Train a tokenizer, or look at one."),
     "export": ("astrai_data.cli.export", "command", "Write a token store in another format."),
@@ -70,9 +74,7 @@ def _listed() -> None:
 
 def build_app() -> typer.Typer:
     """The whole command line, with nothing imported yet."""
-    app = typer.Typer(
-        name="astrai", cls=LazyGroup, no_args_is_help=True, context_settings=SETTINGS, callback=_callback
-    )
+    app = typer.Typer(name="astrai", cls=LazyGroup, no_args_is_help=True, context_settings=SETTINGS, callback=_callback)
     for name, (_, _, text) in COMMANDS.items():
         app.command(name, help=text)(_listed)
     return app

@@ -55,9 +55,7 @@ class Ledger:
     def total(self, balance: str, what: str, reason: str | None = None) -> int:
         """The sum over domains of one entry, for one reason or for all."""
         return sum(
-            count
-            for (b, _, w, r), count in self._counts.items()
-            if b == balance and w == what and reason in (None, r)
+            count for (b, _, w, r), count in self._counts.items() if b == balance and w == what and reason in (None, r)
         )
 
     def check(self, where: object = None) -> None:

@@ -1,0 +1,18 @@
+from astrai_data.records.chunk import FieldSpec, RecordChunk, Reject
+from astrai_data.records.cuts import InputRange, cut_inputs
+from astrai_data.records.hashing import content_hash
+from astrai_data.records.inputs import InputFile, expand_inputs
+from astrai_data.records.reader import RangeReader, read_records
+
+__all__ = [
+    "FieldSpec",
+    "InputFile",
+    "InputRange",
+    "RangeReader",
+    "RecordChunk",
+    "Reject",
+    "content_hash",
+    "cut_inputs",
+    "expand_inputs",
+    "read_records",
+]

@@ -1,0 +1,33 @@
+"""Token stores: writing, committing, reading, proving and exporting them."""
+
+from astrai_data.store.assemble import assemble
+from astrai_data.store.files import write_bytes
+from astrai_data.store.identity import canonical_json, config_hash, plan_hash
+from astrai_data.store.locate import read_manifest
+from astrai_data.store.manifest import Manifest, MaskRule
+from astrai_data.store.rollup import read_ledger
+from astrai_data.store.shards import ShardInfo
+from astrai_data.store.tables import DOCUMENTS_SCHEMA, INPUTS_SCHEMA
+from astrai_data.store.task import TaskRecord, TaskWriter, finished, read_task
+from astrai_data.store.token_store import StoreRangeError, TokenStore
+
+__all__ = [
+    "DOCUMENTS_SCHEMA",
+    "INPUTS_SCHEMA",
+    "Manifest",
+    "MaskRule",
+    "ShardInfo",
+    "StoreRangeError",
+    "TaskRecord",
+    "TaskWriter",
+    "TokenStore",
+    "assemble",
+    "canonical_json",
+    "config_hash",
+    "finished",
+    "plan_hash",
+    "read_ledger",
+    "read_manifest",
+    "read_task",
+    "write_bytes",
+]

@@ -1,0 +1,17 @@
+from astrai_data.tokenizer.chat import EncodedChat
+from astrai_data.tokenizer.chat_template import ChatTemplate
+from astrai_data.tokenizer.conversation import ChatRefusal
+from astrai_data.tokenizer.tokenizer import Tokenizer, TokenizerStateError
+from astrai_data.tokenizer.training import train_tokenizer
+from astrai_data.tokenizer.verification import check_backend, choose_backend
+
+__all__ = [
+    "ChatRefusal",
+    "ChatTemplate",
+    "EncodedChat",
+    "Tokenizer",
+    "TokenizerStateError",
+    "check_backend",
+    "choose_backend",
+    "train_tokenizer",
+]

@@ -1,4 +1,4 @@
-"""Real tokenizer directories for tests: the acceptance toys C, C+ and C0, and a small byte-level BPE with ChatML."""
+"""Real tokenizer directories for tests: the acceptance toys C, C+ and C0, and a small byte-level BPE."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,8 @@ CHATML_TEMPLATE = (
 )
 CHATML_GENERATION_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
-    "{% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] }}<|im_end|>{% endgeneration %}"
+    "{% if message['role'] == 'assistant' %}"
+    "{% generation %}{{ message['content'] }}<|im_end|>{% endgeneration %}"
     "{% else %}{{ message['content'] }}<|im_end|>{% endif %}{{ '\n' }}"
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
@@ -37,7 +38,7 @@ TRAINING_TEXT = [
 
 
 def write_toy_tokenizer(directory: Path, kind: str = "C", *, template: str | None = TOY_TEMPLATE) -> Path:
-    """The toy of spec/data.md §23: a character's id is its code point (below 1,024), `[P]`, `[B]`, `[E]` are 0, 1, 2.
+    """An acceptance toy: a character's id is its code point (below 1,024), `[P]`, `[B]`, `[E]` are 0, 1, 2.
 
     `kind` is "C", "C+" (the post-processor puts `[B]` in front) or "C0" (no BOS token in the map).
     """
@@ -61,7 +62,7 @@ def write_bpe_tokenizer(
     *,
     specials: dict[str, str] | None = None,
 ) -> Path:
-    """A byte-level BPE (GPT-2 pre-tokenizer) trained on `TRAINING_TEXT`; special tokens have the lowest ids."""
+    """A byte-level BPE (GPT-2 pre-tokenizer) trained on `TRAINING_TEXT`; special tokens come first."""
     specials = CHATML_SPECIALS if specials is None else specials
     tokenizer = tk.Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

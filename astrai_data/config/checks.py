@@ -1,0 +1,149 @@
+"""What must hold between keys: `problems_in` are wrong in themselves, `obstacles_in` only stop a run."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from astrai_data.config.problems import Problem, nearest, shown
+from astrai_data.config.resolve import ALWAYS_SPLIT
+from astrai_data.config.sections import Section
+
+if TYPE_CHECKING:
+    from astrai_data.config.pipeline import PipelineConfig
+
+ID_DTYPES = ("auto", "uint8", "int8", "uint16", "int16", "int32", "int64")
+
+
+def problems_in(config: "PipelineConfig") -> Iterator[Problem]:
+    """Everything wrong in a configuration whose keys are each right on their own."""
+    for check in _CHECKS:
+        yield from check(config)
+
+
+def obstacles_in(config: "PipelineConfig") -> Iterator[Problem]:
+    """What keeps a valid configuration from being run."""
+    if config.clean:
+        yield Problem("clean", "cleaning steps are not supported yet", hint="an empty list")
+    if config.input.sources:
+        yield Problem("input.sources", "several outputs are not supported yet", hint="input.sections")
+    elif not config.input.sections:
+        example = '{"field": "text", "action": "train"}'
+        yield Problem("input.sections", "there are no sections, so nothing would be built", hint=example)
+    elif config.preprocessing.drop_untrained and not _trains_anything(config):
+        yield Problem(
+            "input.sections",
+            "nothing is trained, so every document would be dropped",
+            wanted="a section or a role with the action train",
+            hint="preprocessing.drop_untrained: false keeps documents with nothing to train",
+        )
+
+
+def _trains_anything(config: "PipelineConfig") -> bool:
+    by_role = "train" in (config.mask_default, *config.mask.values())
+    actions = [section.action for _, sections in config.input.section_lists for section in sections]
+    return "train" in actions or (by_role and "$role" in actions)
+
+
+def _section_problems(config: "PipelineConfig") -> Iterator[Problem]:
+    lists = [("input.sections", config.input.sections or (), False)]
+    for name, source in (config.input.sources or {}).items():
+        lists.append((f"input.sources.{name}.sections", source.sections, True))
+    for path, sections, in_source in lists:
+        for index, section in enumerate(sections):
+            yield from _problems_of_section(f"{path}[{index}]", section, in_source)
+        if len(sections) > 1 and any(section.action == "value" for section in sections):
+            yield Problem(path, "a section with the action value must be its source's only one")
+
+
+def _problems_of_section(path: str, section: Section, in_source: bool) -> Iterator[Problem]:
+    if section.action == "value" and not in_source:
+        yield Problem(f"{path}.action", "the action value belongs in input.sources", '"value"', "train, mask or $role")
+    if section.action == "value" and section.template:
+        yield Problem(f"{path}.action", "a template section cannot be a value", '"value"', "train, mask or $role")
+    if section.action == "$role" and not section.template:
+        yield Problem(
+            f"{path}.action",
+            "only messages have roles",
+            '"$role"',
+            "train or mask",
+            "template: true for chats",
+        )
+    if section.generation_prompt and not section.template:
+        yield Problem(f"{path}.generation_prompt", "only a template section has a generation prompt", "true")
+    if section.append_eos and not section.is_trained_text:
+        yield Problem(f"{path}.append_eos", "the end-of-text token follows a trained text section only", "true")
+
+
+def _source_problems(config: "PipelineConfig") -> Iterator[Problem]:
+    if config.version != 1 and config.input.sources and config.input.sections:
+        yield Problem("input", "sections and sources exclude each other", wanted="one of the two")
+
+
+def _length_problems(config: "PipelineConfig") -> Iterator[Problem]:
+    lengths = config.preprocessing
+    if lengths.max_chars < lengths.min_chars:
+        yield Problem(
+            "preprocessing.max_chars",
+            "every text would be filtered",
+            f"{lengths.max_chars}",
+            f"at least min_chars, which is {lengths.min_chars}",
+        )
+    if lengths.packing_strategy in ALWAYS_SPLIT and lengths.over_long != "split":
+        yield Problem(
+            "preprocessing.over_long",
+            f"packing_strategy {lengths.packing_strategy} splits over-long documents",
+            shown(lengths.over_long),
+            "split, or no over_long",
+            "packing_strategy: bfd",
+        )
+    two_caps = config.version != 1 and lengths.over_long == "truncate" and lengths.max_seq_len
+    if two_caps and lengths.max_seq_len > lengths.max_packed_len:
+        yield Problem(
+            "preprocessing.max_seq_len",
+            "truncated documents never get this long",
+            f"{lengths.max_seq_len}",
+            f"at most max_packed_len, which is {lengths.max_packed_len}",
+            "leave max_seq_len out",
+        )
+
+
+def _dtype_problems(config: "PipelineConfig") -> Iterator[Problem]:
+    columns = known_columns(config)
+    for column, dtype in config.output.dtype.items():
+        path = f"output.dtype.{column}"
+        if column not in columns:
+            wanted = "one of " + ", ".join(columns)
+            yield Problem(path, f"unknown column {shown(column)}", wanted=wanted, hint=nearest(column, columns))
+        if column == "sequence" and dtype not in ID_DTYPES:
+            yield Problem(path, "token ids are whole numbers", shown(dtype), "one of " + ", ".join(ID_DTYPES))
+
+
+def known_columns(config: "PipelineConfig") -> list[str]:
+    """Columns that a configuration can name: those of packed stores, then its sources and their masks."""
+    sources = config.input.sources or {}
+    return ["sequence", "loss_mask", "position_ids", *sources, *(it.mask_key for it in sources.values())]
+
+
+def _field_problems(config: "PipelineConfig") -> Iterator[Problem]:
+    kept = config.data.keep_fields
+    for name in sorted({name for name in kept if kept.count(name) > 1}):
+        yield Problem("data.keep_fields", f"{shown(name)} is listed twice")
+    read = [section.field for _, sections in config.input.section_lists for section in sections]
+    known = list(dict.fromkeys([*read, *kept, *filter(None, [config.output.domain_key])]))
+    for index, spec in enumerate(config.data.inputs):
+        for name in spec.fields if read else ():
+            if name not in known:
+                yield Problem(
+                    f"data.inputs[{index}].fields.{name}",
+                    f"nothing in this pipeline reads the field {shown(name)}",
+                    wanted="one of " + ", ".join(known),
+                    hint=nearest(name, known),
+                )
+
+
+_CHECKS: tuple[Callable[["PipelineConfig"], Iterator[Problem]], ...] = (
+    _section_problems,
+    _source_problems,
+    _length_problems,
+    _dtype_problems,
+    _field_problems,
+)

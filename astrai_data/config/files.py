@@ -1,0 +1,68 @@
+"""Reading configuration files: strict JSON, with errors that show the line."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from astrai_data.errors import PipelineConfigError
+
+
+def read_object(path: Path) -> Any:
+    """What a UTF-8 JSON file holds.
+
+    Raises:
+        PipelineConfigError: not readable, not UTF-8, not JSON (with line and column), or a key given twice.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise PipelineConfigError("cannot read the configuration", where=path, got=error.strerror) from None
+    except UnicodeDecodeError as error:
+        where = f"{path}, byte {error.start}"
+        raise PipelineConfigError("the configuration is not UTF-8", where=where, got=error.reason) from None
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise _syntax_error(path, error) from None
+    except _NotOurJsonError as error:
+        raise PipelineConfigError(f"{error}", where=path) from None
+
+
+def placer(folder: Path) -> Callable[[str], str]:
+    """A function that turns paths relative to the folder into absolute ones; URLs stay as they are."""
+    absolute = Path(os.path.abspath(folder))
+    return lambda path: path if "://" in path else str(absolute / path)
+
+
+def _syntax_error(path: Path, error: json.JSONDecodeError) -> PipelineConfigError:
+    line = error.doc.splitlines()[error.lineno - 1] if error.doc.strip() else ""
+    before = error.doc[: error.pos].rstrip()
+    hint = None
+    if before.endswith(",") and error.doc[error.pos :].lstrip()[:1] in ("}", "]"):
+        hint = "take out the comma before the closing bracket"
+    elif line.lstrip().startswith(("//", "#", "/*")):
+        hint = "take out the comment; JSON has none"
+    return PipelineConfigError(
+        f"the configuration is not valid JSON: {error.msg[:1].lower()}{error.msg[1:]}",
+        where=f"{path}, line {error.lineno}, column {error.colno}",
+        got=line.strip() or "an empty line",
+        hint=hint,
+    )
+
+
+class _NotOurJsonError(ValueError):
+    """JSON that Python would read and that no configuration should hold."""
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise _NotOurJsonError(f'the key "{key}" is given twice in one object')
+    return dict(pairs)
+
+
+def _no_constant(name: str) -> float:
+    raise _NotOurJsonError(f"{name} is not a JSON number")

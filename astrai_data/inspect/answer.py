@@ -1,0 +1,138 @@
+"""What `astrai inspect` prints, one function for each thing that can be asked.
+
+Answers go to a `Paper`: standard output or a file, as text or bytes; notes go to standard error.
+"""
+
+import io
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, TextIO
+
+import orjson
+from rich.console import Console
+
+from astrai_data.errors import StoreError
+from astrai_data.inspect.printable import printable, printable_cell
+from astrai_data.store import TokenStore
+
+ENDLESS = 1_000_000
+"""Columns of a page that is no terminal."""
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Where an answer goes: `out` takes bytes, `console` text; both end in the same place."""
+
+    out: BinaryIO
+    console: Console
+
+    def note(self, text: str) -> None:
+        """Tell the reader something that is no part of the answer."""
+        self.console.file.flush()
+        print(printable(text), file=sys.stderr)
+
+    def write_json(self, value: object) -> None:
+        """One JSON value, indented for a reader."""
+        self.out.write(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+
+
+@contextmanager
+def paper(path: str | None) -> Iterator[Paper]:
+    """Standard output, or the file at `path`; a file that was begun and not finished is removed."""
+    if path is None:
+        sys.stdout.reconfigure(errors="backslashreplace")
+        yield Paper(sys.stdout.buffer, _console(sys.stdout))
+        return
+    try:
+        with open(path, "wb") as out:
+            text = io.TextIOWrapper(out, encoding="utf-8", errors="backslashreplace", write_through=True)
+            yield Paper(out, _console(text))
+    except BaseException as error:
+        Path(path).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise StoreError("the answer cannot be written", where=path, got=error.strerror) from error
+        raise
+
+
+def overview(url: str, output_format: str, paper: Paper) -> None:
+    """The store at a glance."""
+    from astrai_data.inspect.summary import print_summary, summary
+
+    facts = summary(TokenStore.open(url, split=None))
+    if output_format == "json":
+        paper.write_json(facts)
+    else:
+        print_summary(facts, url, paper.console)
+
+
+def sql(url: str, query: str, output_format: str, paper: Paper, *, allow_files: bool, max_rows: int) -> None:
+    """The answer to a query (`-`: read from standard input); as a table, its first `max_rows` rows."""
+    from astrai_data.inspect.output import write_csv, write_json, write_parquet
+    from astrai_data.inspect.sql import connect
+
+    query = sys.stdin.read() if query == "-" else query
+    writers: dict[str, Callable] = {"json": write_json, "csv": write_csv, "parquet": write_parquet}
+    with connect(TokenStore.open(url, split=None), allow_files) as session:
+        if output_format == "table":
+            _draw(session, query, paper, max_rows)
+        else:
+            writers[output_format](session.stream(query), paper.out)
+
+
+def show(url: str, num_rows: int, output_format: str, paper: Paper, split: str | None) -> None:
+    """Some rows, decoded, with their masks."""
+    from astrai_data.inspect.paint import print_rows
+    from astrai_data.inspect.sample import sample
+
+    store = TokenStore.open(url, split=None)
+    rows = sample(store, num_rows, split)
+    if output_format == "json":
+        paper.write_json([row.to_dict() for row in rows])
+    else:
+        print_rows(rows, paper.console, store.manifest.packing["max_packed_len"])
+
+
+def verify(url: str, output_format: str, paper: Paper) -> bool:
+    """Every finding of a full check; returns whether the store is whole."""
+    store = TokenStore.open(url, split=None)
+    findings = store.verify()
+    if output_format == "json":
+        paper.write_json({"ok": not findings, "findings": [{"path": str(f.path), "what": f.what} for f in findings]})
+    elif findings:
+        for finding in findings:
+            paper.console.out(f"{printable_cell(str(finding.path))}: {printable_cell(finding.what)}", highlight=False)
+    else:
+        num_files, num_bytes = _size(store)
+        totals = store.manifest.totals
+        paper.console.out(
+            f"ok: {num_files:,} files, {num_bytes / 2**20:,.1f} MiB, "
+            f"{totals['num_rows']:,} rows, {totals['num_tokens']:,} tokens",
+            highlight=False,
+        )
+    return not findings
+
+
+def _draw(session, query: str, paper: Paper, max_rows: int) -> None:
+    from astrai_data.inspect.output import write_table
+
+    shown = write_table(session.stream(query), paper.console, max_rows)
+    if shown.has_more:
+        more = session.count(query) - shown.num_rows
+        paper.note(f"… {more:,} more rows; --format json or csv writes all of them")
+    elif shown.shortened:
+        paper.note("long lists and texts are shortened; --format json writes all of them")
+
+
+def _size(store: TokenStore) -> tuple[int, int]:
+    """(files, bytes) below the store's directory."""
+    files = [path for path in Path(store.root).rglob("*") if path.is_file()]
+    return len(files), sum(path.stat().st_size for path in files)
+
+
+def _console(file: TextIO) -> Console:
+    """A console that fits a terminal, and elsewhere never wraps."""
+    width = None if file.isatty() else ENDLESS
+    return Console(file=file, width=width, markup=False, emoji=False, highlight=False)

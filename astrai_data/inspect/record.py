@@ -1,0 +1,121 @@
+"""One record through a pipeline, as far as its mask: what `astrai mask` shows.
+
+The record is read and built exactly as a run does it, and not packed: its tokens are those of the document, before
+packing may cut it.
+"""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from astrai_data.build import Builder, Built
+from astrai_data.config import InputSpec, PipelineConfig
+from astrai_data.errors import InputError
+from astrai_data.inspect.sample import MaskRun
+from astrai_data.ledger import Ledger
+from astrai_data.pack import CUT_AFTER, CUT_BEFORE, Segments
+from astrai_data.ragged import Ragged
+from astrai_data.records import RecordChunk, expand_inputs, read_records
+from astrai_data.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class MaskedRecord:
+    """What a pipeline makes of one record.
+
+    `outcome` is `kept`, `filtered` or `rejected`, `reason` and `message` say why not `kept`. `num_trained` counts
+    labels that can be trained: flagged in `loss_mask` and not the first. A record filtered as `nothing_to_train` has
+    its tokens all the same; other lost records have none.
+    """
+
+    outcome: str
+    reason: str | None
+    message: str | None
+    domain: str | None
+    cut_before: bool
+    cut_after: bool
+    num_tokens: int
+    num_trained: int
+    runs: list[MaskRun]
+    ids: list[int]
+    loss_mask: list[int]
+
+    def to_dict(self) -> dict:
+        """JSON-ready."""
+        return asdict(self)
+
+
+def mask_record(path: str | Path, config: PipelineConfig, tokenizer: Tokenizer) -> MaskedRecord:
+    """Build the first record of the file `path`.
+
+    Raises:
+        InputError: there is no such file, or no record in it.
+        PipelineConfigError: the configuration cannot be run.
+    """
+    config.check_runnable()
+    builder = Builder(config, tokenizer)
+    chunk = _first_chunk(str(path), builder, config)
+    first_row = chunk.columns.column("position")[0].as_py() if chunk.columns.num_rows else None
+    if chunk.rejects and (first_row is None or chunk.rejects[0].position < first_row):
+        return _lost("rejected", chunk.rejects[0].reason, chunk.rejects[0].message)
+    ledger = Ledger()
+    built = builder.build(chunk.columns.slice(0, 1), None, ledger)
+    if len(built.documents):
+        return _kept(builder, built)
+    outcome, reason = _fate(ledger)
+    if reason != "nothing_to_train":
+        return _lost(outcome, reason, built.refused[0].message if built.refused else None)
+    lenient = Builder(config.with_values({"preprocessing.drop_untrained": False}), tokenizer)
+    shown = _kept(lenient, lenient.build(chunk.columns.slice(0, 1), None, Ledger()))
+    return MaskedRecord(**vars(shown) | {"outcome": outcome, "reason": reason})
+
+
+def _first_chunk(path: str, builder: Builder, config: PipelineConfig) -> RecordChunk:
+    file = expand_inputs([InputSpec(path=path)])[0]
+    limit = config.data.max_record_bytes
+    for chunk in read_records(file, 0, file.size, builder.fields, max_record_bytes=limit):
+        if chunk.num_read:
+            return chunk
+    raise InputError("the file holds no record", where=path, wanted="one JSON object")
+
+
+def _fate(ledger: Ledger) -> tuple[str, str]:
+    lost = [row for row in ledger.to_rows() if row[0] == "records" and row[2] in ("filtered", "rejected")]
+    return lost[0][2], lost[0][3]
+
+
+def _lost(outcome: str, reason: str, message: str | None) -> MaskedRecord:
+    return MaskedRecord(outcome, reason, message, None, False, False, 0, 0, [], [], [])
+
+
+def _kept(builder: Builder, built: Built) -> MaskedRecord:
+    documents = built.documents
+    tokens, lengths, rules = documents.tokens[0], documents.sequence.run_lengths, documents.sequence.run_rules
+    flags = int(documents.flags[0])
+    trained = np.array([rule.trained for rule in builder.rules], bool)
+    pieces = Ragged.from_lengths(tokens, lengths[0])
+    runs = [
+        MaskRun(builder.rules[rule].name, builder.rules[rule].trained, length, text)
+        for rule, length, text in zip(
+            rules[0].tolist(), lengths[0].tolist(), builder.tokenizer.decode_batch(pieces), strict=True
+        )
+    ]
+    return MaskedRecord(
+        outcome="kept",
+        reason=None,
+        message=None,
+        domain=documents.domains[int(documents.domain[0])],
+        cut_before=bool(flags & CUT_BEFORE),
+        cut_after=bool(flags & CUT_AFTER),
+        num_tokens=len(tokens),
+        num_trained=_num_trained(tokens, lengths, rules, trained),
+        runs=runs,
+        ids=tokens.tolist(),
+        loss_mask=np.repeat(trained[rules[0]].astype(int), lengths[0]).tolist(),
+    )
+
+
+def _num_trained(tokens: np.ndarray, lengths: Ragged, rules: Ragged, trained: np.ndarray) -> int:
+    one = np.zeros(1, np.int64)
+    return int(Segments(one, np.array([len(tokens)]), one, one, one, lengths, rules).num_trained(trained)[0])

@@ -1,0 +1,146 @@
+"""Some rows of a store as a reader would check them: decoded, borders visible, trained tokens told from masked ones.
+
+Text is decoded run by run, a run being the neighbouring tokens under one mask rule: single tokens may end inside a
+character, runs do so only where the pipeline cut there.
+"""
+
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from astrai_data.errors import StoreError
+from astrai_data.inspect.columns import StoreColumns, owners
+from astrai_data.inspect.documents import StoreDocuments
+from astrai_data.inspect.part_view import PartView
+from astrai_data.pack import CUT_AFTER, CUT_BEFORE
+from astrai_data.ragged import Ragged, offsets_of
+from astrai_data.store import TokenStore
+
+
+@dataclass(frozen=True)
+class MaskRun:
+    """Neighbouring tokens under one mask rule, and their text."""
+
+    rule: str
+    trained: bool
+    num_tokens: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One document, or a piece of one, inside a row.
+
+    `source` and `position` say where its record lies; `cut_before` and `cut_after` that the document has more tokens.
+    """
+
+    document_id: int
+    source: str
+    position: int
+    piece: int
+    cut_before: bool
+    cut_after: bool
+    num_tokens: int
+    num_trained: int
+    runs: list[MaskRun]
+
+
+@dataclass(frozen=True)
+class SampleRow:
+    """A row with its segments."""
+
+    row_id: int
+    domain: str | None
+    split: str
+    num_tokens: int
+    num_trained: int
+    segments: list[Segment]
+
+    def to_dict(self) -> dict:
+        """JSON-ready."""
+        return asdict(self)
+
+
+def sample(store: TokenStore, num_rows: int, split: str | None = None) -> list[SampleRow]:
+    """At most `num_rows` rows, evenly spread over the store or one `split`; the same rows every time.
+
+    Args:
+        store: opened with all its splits, so that row ids are those of SQL.
+        num_rows: how many.
+        split: `train`, `validation` or None for all.
+
+    Raises:
+        StoreError: the store has no rows in `split`.
+    """
+    columns, documents = StoreColumns(store), StoreDocuments(store)
+    return [_row(columns, documents, row_id) for row_id in _spread(columns, num_rows, split)]
+
+
+def _spread(columns: StoreColumns, num_rows: int, split: str | None) -> list[int]:
+    """Row ids at the middles of `num_rows` equal stretches of the split."""
+    splits = np.array(columns.shards["split"].to_pylist(), object)
+    chosen = np.flatnonzero(splits == split) if split else np.arange(len(splits))
+    lengths = np.diff(columns.row_begins)[chosen]
+    ends = np.cumsum(lengths)
+    if not lengths.sum():
+        raise StoreError("no rows to show", where=columns.store.root, got=f"split {split!r}", wanted=_splits(splits))
+    count = min(num_rows, int(ends[-1]))
+    places = (2 * np.arange(count) + 1) * int(ends[-1]) // (2 * count)
+    owner = np.searchsorted(ends, places, side="right")
+    return (columns.row_begins[chosen[owner]] + places - (ends - lengths)[owner]).tolist()
+
+
+def _splits(splits: np.ndarray) -> str:
+    return " or ".join(sorted(set(splits))) or "a store with rows"
+
+
+def _row(columns: StoreColumns, documents: StoreDocuments, row_id: int) -> SampleRow:
+    shard = int(owners(columns.row_begins, np.array([row_id]))[0])
+    part, row = columns.part(shard), row_id - int(columns.row_begins[shard])
+    begin, end = part.row_segments[row : row + 2].tolist()
+    origins = _origins(documents, part, begin, end)
+    runs = _runs(columns, part, row, begin, end)
+    return SampleRow(
+        row_id=row_id,
+        domain=columns.shards["domain"][shard].as_py(),
+        split=columns.shards["split"][shard].as_py(),
+        num_tokens=len(part.tokens[row]),
+        num_trained=int(part.row_trained[row]),
+        segments=[_segment(part, begin + i, *origins[i], runs[i]) for i in range(end - begin)],
+    )
+
+
+def _origins(documents: StoreDocuments, part: PartView, begin: int, end: int) -> list[tuple[int, str, int]]:
+    """(document id, source, position) of the segments `begin` to `end`."""
+    ids = part.segments.document[begin:end].astype(np.int64) + part.document_begin
+    positions = documents.column("position", ids).to_pylist()
+    return list(zip(ids.tolist(), documents.sources(ids).to_pylist(), positions, strict=True))
+
+
+def _runs(columns: StoreColumns, part: PartView, row: int, begin: int, end: int) -> list[list[MaskRun]]:
+    """The mask runs of segments `begin` to `end`, which are those of `row`."""
+    lengths, rules = part.segments.mask_lengths, part.segments.mask_rules
+    first, last = int(lengths.offsets[begin]), int(lengths.offsets[end])
+    pieces = Ragged(part.tokens[row], offsets_of(lengths.values[first:last]))
+    texts = columns.store.tokenizer().decode_batch(pieces)
+    known = [(rule.name, rule.trained) for rule in columns.store.mask_rules]
+    facts = zip(rules.values[first:last].tolist(), pieces.lengths.tolist(), texts, strict=True)
+    runs = [MaskRun(*known[rule], length, text) for rule, length, text in facts]
+    bounds = (lengths.offsets[begin : end + 1] - first).tolist()
+    return [runs[a:b] for a, b in pairwise(bounds)]
+
+
+def _segment(part: PartView, number: int, document_id: int, source: str, position: int, runs: list[MaskRun]) -> Segment:
+    flags = int(part.segments.flags[number])
+    return Segment(
+        document_id=document_id,
+        source=source,
+        position=position,
+        piece=int(part.pieces[number]),
+        cut_before=bool(flags & CUT_BEFORE),
+        cut_after=bool(flags & CUT_AFTER),
+        num_tokens=int(part.segments.length[number]),
+        num_trained=int(part.segment_trained[number]),
+        runs=runs,
+    )

@@ -1,0 +1,161 @@
+"""SQL over a store: `query(store, sql)` answers with an Arrow table, `connect(store)` with a stream.
+
+DuckDB plans and runs the query in memory over the views of `views.py`. It is shut in before it sees the query: no
+files, no extensions, no settings, no Python variables, and only statements that read.
+"""
+
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from astrai_data.errors import StoreError
+from astrai_data.inspect.columns import StoreColumns
+from astrai_data.inspect.functions import register_functions
+from astrai_data.inspect.sql_errors import as_store_error, describe_views
+from astrai_data.inspect.views import register_views
+from astrai_data.store import TokenStore
+
+if TYPE_CHECKING:
+    import duckdb
+
+READING = ("SELECT", "EXPLAIN", "MULTI")
+"""DuckDB's kinds of statements that read; MULTI is what a PIVOT becomes."""
+
+
+def query(store: TokenStore, sql: str, allow_files: bool = False) -> pa.Table:
+    """The whole answer to `sql` as an Arrow table; sums are int64.
+
+    Raises:
+        StoreError: the query is wrong or wants more than to read the store.
+    """
+    with connect(store, allow_files) as session:
+        return session.stream(sql).read_all()
+
+
+def connect(store: TokenStore, allow_files: bool = False) -> "Session":
+    """A session over the views and functions of `store`; `allow_files` lets its queries reach files."""
+    return Session(store, allow_files)
+
+
+class Session:
+    """A DuckDB connection that knows one store and, unless `allow_files`, nothing else.
+
+    Attributes:
+        views: the column names of every view.
+    """
+
+    def __init__(self, store: TokenStore, allow_files: bool = False) -> None:
+        import duckdb  # 0.15 s, and only queries need it
+
+        self._duckdb, self._allow_files = duckdb, allow_files
+        self._lock = threading.Lock()
+        self._failure: Exception | None = None
+        self._connection = duckdb.connect(":memory:", config=_settings(allow_files))
+        columns = StoreColumns(store)
+        self.views = register_views(self._connection, columns, self.register)
+        register_functions(store, self._connection, self.register)
+        if not allow_files:
+            self._connection.execute("SET lock_configuration = true")
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the store's files."""
+        self._connection.close()
+
+    def register(self, name: str, function: Callable, parameter: str, returns: str) -> None:
+        """Make an Arrow function of one column known to SQL; DuckDB's threads call it one at a time."""
+
+        def guarded(argument: pa.ChunkedArray) -> pa.Array:
+            with self._lock:
+                try:
+                    return function(argument)
+                except Exception as error:
+                    self._failure = error
+                    raise
+
+        self._connection.create_function(name, guarded, [parameter], returns, type="arrow", null_handling="special")
+
+    def stream(self, sql: str, batch_rows: int = 2048) -> pa.RecordBatchReader:
+        """The answer to the last statement of `sql`, in batches.
+
+        Raises:
+            StoreError: at once if the query is wrong, while reading if it fails on the data.
+        """
+        relation = self._relation(sql)
+        if relation is None:
+            return pa.table({}).to_reader()
+        reader = self._ask(sql, lambda: relation.to_arrow_reader(batch_rows))
+        schema = pa.schema([_plain_field(field) for field in reader.schema])
+        return pa.RecordBatchReader.from_batches(schema, self._batches(sql, reader, schema))
+
+    def count(self, sql: str) -> int:
+        """How many rows the answer to `sql` has; columns that do not matter for that are not computed."""
+        relation = self._relation(sql)
+        return 0 if relation is None else self._ask(sql, lambda: relation.aggregate("count(*)").fetchall()[0][0])
+
+    def _batches(self, sql: str, reader: pa.RecordBatchReader, schema: pa.Schema):
+        batches = iter(reader)
+        while (batch := self._ask(sql, lambda: next(batches, None))) is not None:
+            yield _plain(batch, schema)
+
+    def _relation(self, sql: str) -> "duckdb.DuckDBPyRelation | None":
+        self._check(sql, self._ask(sql, lambda: self._duckdb.extract_statements(sql)))
+        return self._ask(sql, lambda: self._connection.sql(sql))
+
+    def _check(self, sql: str, statements: list) -> None:
+        if not statements:
+            raise StoreError("the query is empty", wanted="one SELECT", hint=f"views: {describe_views(self.views)}")
+        for statement in statements:
+            if statement.type.name not in READING and not self._allow_files:
+                raise StoreError(
+                    f"a store is only read: {statement.type.name} is refused",
+                    where="the SQL query",
+                    got=statement.query.strip(),
+                    wanted="SELECT, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN",
+                    hint="--allow-files lets a query write and reach files; the store itself is never changed",
+                )
+
+    def _ask(self, sql: str, step: Callable):
+        """Run one step of DuckDB's work; its errors become ours, and ours come out as they were raised."""
+        try:
+            return step()
+        except (self._duckdb.Error, pa.ArrowException) as error:
+            failure, self._failure = self._failure, None
+            raise failure or as_store_error(error, sql, self.views) from None
+
+
+def _settings(allow_files: bool) -> dict[str, str]:
+    return {
+        "enable_external_access": str(allow_files).lower(),
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": str(allow_files).lower(),
+        "python_enable_replacements": "false",
+        "temp_directory": str(Path(tempfile.gettempdir()) / "astrai-sql"),
+    }
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    """DuckDB sums integers to 128 bits, which Arrow knows as decimals: int64 is what a reader wants."""
+    whole = pa.types.is_decimal(field.type) and field.type.scale == 0 and field.type.precision == 38
+    return field.with_type(pa.int64()) if whole else field
+
+
+def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    try:
+        return batch.cast(schema)
+    except pa.ArrowInvalid:
+        raise StoreError(
+            "a number of the answer does not fit 64 bits",
+            where="the SQL query",
+            wanted="numbers between -2^63 and 2^63 - 1",
+            hint="cast it in the query: CAST(... AS DOUBLE) or CAST(... AS VARCHAR)",
+        ) from None

@@ -1,0 +1,75 @@
+"""JSON Lines: framed lines to records. Every line is a row, a reject, or blank.
+
+`orjson` parses strictly: NaN, lone surrogates, invalid UTF-8 and nesting over 1,024 are errors; of duplicate keys the
+last wins; an integer beyond 64 bits becomes a float.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import orjson
+
+from astrai_data.records.chunk import RAW_BYTES, RecordChunk, Reject, WantedField
+from astrai_data.records.columns import build_chunk, json_name
+from astrai_data.records.framing import Frames
+
+
+def parse_lines(frames: Frames, wanted: Sequence[WantedField]) -> RecordChunk:
+    """The records of `frames` as columns."""
+    lines, positions = frames.lines, frames.positions
+    records = _parse_objects(lines)
+    if None not in records:
+        return build_chunk(records, positions, lines.__getitem__, wanted, frames.rejects)
+    rejects = [
+        explain(line, position)
+        for line, position, record in zip(lines, positions.tolist(), records, strict=True)
+        if record is None and not _is_blank(line)
+    ]
+    kept = [index for index, record in enumerate(records) if record is not None]
+    return build_chunk(
+        [records[i] for i in kept],
+        positions[np.array(kept, np.int64)],
+        lambda index: lines[kept[index]],
+        wanted,
+        [*frames.rejects, *rejects],
+    )
+
+
+def _parse_objects(lines: list[bytes]) -> list[dict | None]:
+    """One object a line; None for whatever else a line may be."""
+    loads = orjson.loads
+    records: list[dict | None] = []
+    append = records.append
+    for line in lines:
+        try:
+            record = loads(line)
+        except ValueError:
+            record = None
+        append(record if type(record) is dict else None)
+    return records
+
+
+def _is_blank(line: bytes) -> bool:
+    return not line.strip()
+
+
+def explain(line: bytes, position: int) -> Reject:
+    """Why `line`, at byte `position`, is no record."""
+    reason, message = _reason(line)
+    return Reject(position, len(line), reason, message, line[:RAW_BYTES])
+
+
+def _reason(line: bytes) -> tuple[str, str]:
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        return "invalid_utf8", describe_utf8(line, error)
+    try:
+        return "not_an_object", f"got {json_name(orjson.loads(line))}, wanted an object"
+    except orjson.JSONDecodeError as error:
+        return "invalid_json", f"byte {len(text[: error.pos].encode())} of the record: {error.msg}"
+
+
+def describe_utf8(raw: bytes, error: UnicodeDecodeError) -> str:
+    """Which byte of the record `raw` is not UTF-8."""
+    return f"byte {error.start} of the record is {raw[error.start]:#04x}: {error.reason}"

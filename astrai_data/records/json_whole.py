@@ -1,0 +1,83 @@
+"""A `.json` file: an object is one record, an array its elements; the position is the ordinal.
+
+The file is parsed whole and so held whole, unlike JSON Lines, several times its size. A file that is not JSON is
+damaged as a file, not one bad record: what would have been a million records must not pass as one reject.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import orjson
+
+from astrai_data.records.chunk import RAW_BYTES, RecordChunk, Reject, WantedField
+from astrai_data.records.columns import build_chunk, json_name
+from astrai_data.records.framing import BOM, too_large
+from astrai_data.records.json_lines import explain
+
+
+class DamagedJsonError(Exception):
+    """A file that is not JSON; holds the reject that stands for it."""
+
+    def __init__(self, reject: Reject) -> None:
+        super().__init__(f"{reject.reason}: {reject.message}")
+        self.reject = reject
+
+
+def read_json(
+    data: bytes, wanted: Sequence[WantedField], max_record_bytes: int, chunk_bytes: int
+) -> Iterator[RecordChunk]:
+    """The records of one JSON file. A bare number, string or null is one reject, `not_an_object`.
+
+    Raises `DamagedJsonError` if `data` is not JSON.
+    """
+    data = data.removeprefix(BOM)
+    if not data.strip():
+        return
+    try:
+        value = orjson.loads(data)
+    except ValueError:
+        raise DamagedJsonError(explain(data, 0)) from None
+    records = value if type(value) is list else [value]
+    size = max(1, len(records) * chunk_bytes // len(data))
+    # No element is larger than the file, so the usual file needs no look at the size of each.
+    limit = max_record_bytes if len(data) > max_record_bytes else None
+    for begin in range(0, len(records), size):
+        yield _chunk(records[begin : begin + size], begin, wanted, limit)
+
+
+def _chunk(
+    records: list, first: int, wanted: Sequence[WantedField], max_record_bytes: int | None
+) -> RecordChunk:
+    rejects = {
+        index: reject
+        for index, record in enumerate(records)
+        if (reject := _refused(record, first + index, max_record_bytes))
+    }
+    kept = [index for index in range(len(records)) if index not in rejects]
+    return build_chunk(
+        [records[i] for i in kept],
+        first + np.array(kept, np.int64),
+        lambda index: _as_bytes(records[kept[index]]),
+        wanted,
+        list(rejects.values()),
+    )
+
+
+def _refused(record: Any, position: int, max_record_bytes: int | None) -> Reject | None:
+    if type(record) is not dict:
+        raw = _as_bytes(record)
+        message = f"got {json_name(record)}, wanted an object"
+        return Reject(position, len(raw), "not_an_object", message, raw[:RAW_BYTES])
+    if max_record_bytes is None:
+        return None
+    raw = _as_bytes(record)
+    return too_large(position, len(raw), raw, max_record_bytes) if len(raw) > max_record_bytes else None
+
+
+def _as_bytes(value: Any) -> bytes:
+    """`value` as compact JSON; "" where it is nested too deeply to be written."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return b""

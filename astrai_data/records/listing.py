@@ -1,0 +1,158 @@
+"""What a path, directory, glob or URL names: plain files with name, size and version, in no particular order.
+
+Local paths are walked with the standard library; whatever holds `://` goes through fsspec. Names that begin with a
+dot are passed over below a directory or a wildcard, as a shell does.
+"""
+
+import difflib
+import glob
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from astrai_data.errors import InputError
+
+
+class FoundFile(NamedTuple):
+    """A file as its storage lists it; `name` is the path below the wildcard-free prefix of the argument."""
+
+    url: str
+    name: str
+    size: int
+    version: str
+
+
+def is_local(path: str) -> bool:
+    """Whether `path` is a path of this machine rather than a URL; `file://` URLs are local."""
+    return "://" not in path or path.startswith("file://")
+
+
+def find_files(path: str) -> tuple[list[FoundFile], bool]:
+    """The files that `path` names, and whether it is a directory. Raises `InputError` where there is none."""
+    if is_local(path):
+        return _find_local(os.path.abspath(path.removeprefix("file://")))
+    return _find_remote(path)
+
+
+def _find_local(path: str) -> tuple[list[FoundFile], bool]:
+    if os.path.isfile(path):
+        return [_local_file(path, os.path.basename(path))], False
+    if os.path.isdir(path):
+        return [_local_file(os.path.join(path, name), name) for name in _walk(path, "", frozenset())], True
+    if not glob.has_magic(path):
+        raise _missing(path, "no such input file")
+    prefix, pattern = _split_pattern(path)
+    names = set(glob.iglob(pattern, root_dir=prefix, recursive=True))
+    files = [_local_file(os.path.join(prefix, name), name) for name in names]
+    files = [file for file in files if file is not None]
+    if not files:
+        raise _missing(path, "no file matches a pattern")
+    return files, False
+
+
+def _walk(root: str, below: str, ancestors: frozenset) -> Iterator[str]:
+    """Relative names of all files below `root`; a symlink back to a directory above is not followed again."""
+    status = os.stat(os.path.join(root, below))
+    here = (status.st_dev, status.st_ino)
+    if here in ancestors:
+        return
+    with os.scandir(os.path.join(root, below)) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir():
+                yield from _walk(root, f"{below}{entry.name}/", ancestors | {here})
+            elif entry.is_file():
+                yield below + entry.name
+
+
+def _local_file(path: str, name: str) -> FoundFile | None:
+    status = os.stat(path)
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return FoundFile(path, _printable(name), status.st_size, str(status.st_mtime_ns))
+
+
+def _printable(name: str) -> str:
+    """Names enter tables as UTF-8; bytes of a name that are not are replaced."""
+    return os.fsencode(name).decode("utf-8", "replace")
+
+
+def _split_pattern(path: str) -> tuple[str, str]:
+    """("/a/b", "*/c") of "/a/b/*/c": the directories before the first wildcard, and the rest."""
+    parts = path.split("/")
+    first = next(i for i, part in enumerate(parts) if glob.has_magic(part))
+    return "/".join(parts[:first]) or "/", "/".join(parts[first:])
+
+
+def _find_remote(url: str) -> tuple[list[FoundFile], bool]:
+    file_system, path = _file_system(url)
+    try:
+        if file_system.isfile(path):
+            infos, prefix, is_directory = [file_system.info(path)], path.rpartition("/")[0], False
+        elif file_system.isdir(path):
+            infos, prefix, is_directory = file_system.find(path, detail=True).values(), path, True
+        elif glob.has_magic(path):
+            infos, is_directory = file_system.glob(path, detail=True).values(), False
+            prefix = _split_pattern(path)[0]
+        else:
+            raise _missing_remote(file_system, path, url, "no such input file")
+    except OSError as error:
+        raise InputError("an input cannot be listed", where=url, got=error) from error
+    files = [_remote_file(file_system, info, prefix) for info in infos if info["type"] == "file"]
+    if is_directory or glob.has_magic(path):
+        files = [file for file in files if not _is_hidden(file.name)]
+    if not files and not is_directory:
+        raise _missing_remote(file_system, path, url, "no file matches a pattern")
+    return files, is_directory
+
+
+def _file_system(url: str):
+    import fsspec
+
+    try:
+        return fsspec.core.url_to_fs(url)
+    except (ImportError, ValueError, OSError) as error:
+        hint = "install the fsspec package of this protocol"
+        raise InputError("an input URL cannot be opened", where=url, got=error, hint=hint) from error
+
+
+def _remote_file(file_system, info: dict, prefix: str) -> FoundFile:
+    stamps = ("ETag", "etag", "mtime", "LastModified", "last_modified", "created")
+    version = next((str(info[key]) for key in stamps if info.get(key)), "")
+    name = info["name"].removeprefix(prefix).lstrip("/")
+    return FoundFile(file_system.unstrip_protocol(info["name"]), name, int(info["size"] or 0), version)
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith(".") for part in name.split("/"))
+
+
+def _missing(path: str, what: str) -> InputError:
+    """The error for `path`, with near names from the deepest directory of it that exists."""
+    parent, base = os.path.split(path.rstrip("/"))
+    while not os.path.isdir(parent):
+        parent, base = os.path.split(parent)
+    return _missing_error(path, what, parent, base, sorted(os.listdir(parent)))
+
+
+def _missing_remote(file_system, path: str, url: str, what: str) -> InputError:
+    parent, _, base = path.rpartition("/")
+    try:
+        names = sorted(name.rpartition("/")[2] for name in file_system.ls(parent, detail=False))
+    except OSError:
+        names = []
+    return _missing_error(url, what, parent, base, names)
+
+
+def _missing_error(where: str, what: str, parent: str, base: str, names: Iterable[str]) -> InputError:
+    names = list(names)
+    near = difflib.get_close_matches(base, names, 3, 0.5)
+    if near:
+        hint = f"did you mean {' or '.join(near)} in {parent}?"
+    elif names:
+        hint = f"{parent} holds {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"
+    else:
+        hint = f"{parent} is empty"
+    return InputError(what, where=where, wanted="a file, a directory, a glob or a URL", hint=hint)

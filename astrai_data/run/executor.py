@@ -1,0 +1,132 @@
+"""The local executor: tasks run here, or in worker processes of this machine.
+
+One worker, or one task, runs inside this process with all cores; several workers share the cores between them. Workers
+come from a fork server: this process has tokenizer threads by then, and a forked child would hang on their locks. A
+worker that dies takes only its task with it: the task is given once more, to a fresh worker, before the run gives up.
+"""
+
+import multiprocessing
+import os
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+
+from astrai_data.errors import RunError
+from astrai_data.run.task import Job, TaskRunner, TaskSpec
+
+DEATHS_PER_TASK = 2
+
+
+def run_local(job: Job, specs: Iterable[TaskSpec], workers: int, done: Callable[[TaskSpec], None]) -> None:
+    """Run every task; `done` is called in this process after each.
+
+    Args:
+        job: what all tasks share.
+        specs: the tasks, in the order in which they start.
+        workers: processes at a time, at least 1.
+        done: told of each finished task.
+
+    Raises:
+        RunError: a worker process died twice on one task.
+        AstraiError: whatever a task raised; the other tasks under way are stopped.
+    """
+    pending = deque(specs)
+    workers = min(workers, len(pending))
+    share_cores(workers)
+    if workers > 1:
+        _Pool(job, pending, workers, done).run()
+    elif pending:
+        runner = TaskRunner(job)
+        for spec in pending:
+            runner.run(spec)
+            done(spec)
+
+
+def share_cores(workers: int) -> None:
+    """Give this process and the workers it starts `cores // workers` tokenizer threads each."""
+    threads = max(1, (os.cpu_count() or 1) // max(1, workers))
+    os.environ.setdefault("RAYON_NUM_THREADS", str(threads))
+
+
+class _Pool:
+    """Worker processes, each with a pipe, each working on one task at a time."""
+
+    def __init__(self, job: Job, pending: deque[TaskSpec], workers: int, done: Callable[[TaskSpec], None]) -> None:
+        method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+        self._context = multiprocessing.get_context(method)
+        if method == "forkserver":
+            self._context.set_forkserver_preload([__name__])
+        self._job, self._pending, self._done = job, pending, done
+        self._workers = workers
+        self._deaths: dict[str, int] = {}
+        self._busy: dict[Connection, tuple[multiprocessing.Process, TaskSpec]] = {}
+
+    def run(self) -> None:
+        try:
+            while self._pending and len(self._busy) < self._workers:
+                self._start()
+            while self._busy:
+                for connection in wait(list(self._busy)):
+                    self._hear(connection)
+        finally:
+            for process, _ in self._busy.values():
+                process.terminate()
+            for process, _ in self._busy.values():
+                process.join()
+
+    def _start(self) -> None:
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=_work, args=(self._job, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        self._give(ours, process)
+
+    def _give(self, connection: Connection, process: multiprocessing.Process) -> None:
+        spec = self._pending.popleft() if self._pending else None
+        with suppress(BrokenPipeError):  # it died before its first task; waiting for its answer will tell
+            connection.send(spec)
+        if spec is None:
+            process.join()
+        else:
+            self._busy[connection] = (process, spec)
+
+    def _hear(self, connection: Connection) -> None:
+        process, spec = self._busy.pop(connection)
+        try:
+            error = connection.recv()
+        except (EOFError, ConnectionResetError):
+            self._died(process, spec)
+            return
+        if error is not None:
+            self._busy[connection] = (process, spec)
+            raise error
+        self._done(spec)
+        self._give(connection, process)
+
+    def _died(self, process: multiprocessing.Process, spec: TaskSpec) -> None:
+        process.join()
+        self._deaths[spec.key] = self._deaths.get(spec.key, 0) + 1
+        if self._deaths[spec.key] == DEATHS_PER_TASK:
+            raise RunError(
+                "a worker process died twice on the same task",
+                where=", ".join(f"{file.name} [{span.begin}, {span.end})" for file, span in spec.ranges[:3]),
+                got=f"exit code {process.exitcode}" + (" (killed: out of memory?)" if process.exitcode == -9 else ""),
+                wanted="a worker that finishes",
+                hint="run the same command again with fewer workers; finished tasks are kept",
+            )
+        self._pending.appendleft(spec)
+        self._start()
+
+
+def _work(job: Job, connection: Connection) -> None:
+    """A worker's life: take a task, do it, answer None or the error; end at None or when nobody listens."""
+    try:
+        runner = TaskRunner(job)
+        while (spec := connection.recv()) is not None:
+            runner.run(spec)
+            connection.send(None)
+    except (EOFError, BrokenPipeError, KeyboardInterrupt):
+        return
+    except Exception as error:
+        connection.send(error)

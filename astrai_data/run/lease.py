@@ -1,0 +1,138 @@
+"""The lock of a store under work: `.work/lock.json`.
+
+Renewed every 15 s, expired after 60 s without renewal, broken at once when its process is dead on the same boot. A
+lock is created with a hard link, so that of two runs that start together exactly one gets it.
+"""
+
+import json
+import os
+import socket
+import threading
+import time
+import uuid
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+from astrai_data.errors import RunError
+
+RENEW_S = 15.0
+EXPIRE_S = 60.0
+
+
+class Lease:
+    """Holds the lock of one store while a `with` block runs.
+
+    Raises:
+        RunError: another live run holds it.
+    """
+
+    def __init__(self, root: Path, *, executor: str, config_hash: str, plan_hash: str) -> None:
+        self._path = root / ".work" / "lock.json"
+        self._nonce = uuid.uuid4().hex
+        process = psutil.Process()
+        self._content = {
+            "config_hash": config_hash,
+            "plan_hash": plan_hash,
+            "executor": executor,
+            "host": socket.gethostname(),
+            "boot_id": boot_id(),
+            "pid": process.pid,
+            "pid_start": process.create_time(),
+            "nonce": self._nonce,
+        }
+        self._stop = threading.Event()
+        self._renewer = threading.Thread(target=self._renew, daemon=True)
+
+    def __enter__(self) -> "Lease":
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        while not self._create():
+            self._break_if_dead()
+        self._renewer.start()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stop.set()
+        self._renewer.join()
+        if self._is_ours():
+            self._path.unlink()
+
+    def _write(self) -> Path:
+        mine = self._path.with_name(f"lock-{self._nonce}.json")
+        mine.write_text(json.dumps(self._content | {"renewed_unix_s": time.time()}, sort_keys=True))
+        return mine
+
+    def _create(self) -> bool:
+        mine = self._write()
+        try:
+            os.link(mine, self._path)
+        except FileExistsError:
+            return False
+        finally:
+            mine.unlink()
+        return True
+
+    def _break_if_dead(self) -> None:
+        lock = read_lock(self._path)
+        if lock is None:
+            self._path.unlink(missing_ok=True)
+        elif is_alive(lock):
+            raise RunError(
+                "another run is working on this store",
+                where=self._path,
+                got=f"process {lock.get('pid')} on {lock.get('host')}, renewed {_ago(lock)} ago",
+                wanted="no other run",
+                hint="wait for it or stop it; a lock whose process is gone is broken by itself",
+            )
+        else:
+            self._bury(lock)
+
+    def _bury(self, dead: dict) -> None:
+        """Take away a dead run's lock; of several runs that try, one wins the rename and all try again."""
+        grave = self._path.with_name(f"dead-{self._nonce}.json")
+        try:
+            self._path.rename(grave)
+        except FileNotFoundError:
+            return
+        if (read_lock(grave) or {}).get("nonce") != dead.get("nonce"):
+            os.link(grave, self._path)  # another run was faster, and this is its live lock
+        grave.unlink()
+
+    def _renew(self) -> None:
+        while not self._stop.wait(RENEW_S):
+            if self._is_ours():
+                self._write().replace(self._path)
+
+    def _is_ours(self) -> bool:
+        lock = read_lock(self._path)
+        return lock is not None and lock.get("nonce") == self._nonce
+
+
+def read_lock(path: Path) -> dict | None:
+    """The lock at `path`; None if there is none or it is not one."""
+    try:
+        lock = json.loads(path.read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    return lock if isinstance(lock, dict) else None
+
+
+def is_alive(lock: dict) -> bool:
+    """Whether the run that wrote `lock` may still be working."""
+    if lock.get("host") == socket.gethostname() and lock.get("boot_id") == boot_id():
+        try:
+            return abs(psutil.Process(lock["pid"]).create_time() - lock["pid_start"]) < 1.0
+        except (psutil.NoSuchProcess, KeyError):
+            return False
+    return abs(time.time() - lock.get("renewed_unix_s", 0)) < EXPIRE_S
+
+
+def boot_id() -> str:
+    """A string that changes when the machine restarts."""
+    path = Path("/proc/sys/kernel/random/boot_id")
+    return path.read_text().strip() if path.exists() else str(int(psutil.boot_time()))
+
+
+def _ago(lock: dict) -> str:
+    return f"{max(0, time.time() - lock.get('renewed_unix_s', 0)):.0f} s"

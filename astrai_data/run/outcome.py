@@ -1,0 +1,75 @@
+"""After the last task: whether what was made may become a store.
+
+Not if nothing was kept, nor if more records were rejected than the limits allow. The tasks stay where they are, so
+that a run with another limit only has to commit.
+"""
+
+import io
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import zstandard
+
+from astrai_data.config import PipelineConfig
+from astrai_data.errors import RunError
+from astrai_data.ledger import Ledger
+from astrai_data.run.plan import RunPlan
+
+NUM_EXAMPLES = 3
+EXAMPLE_CHARS = 120
+
+
+def check_outcome(root: Path, plan: RunPlan, ledger: Ledger) -> None:
+    """Raise `RunError` if the run must not commit; it names the three commonest reasons with an example each."""
+    read, rejected = ledger.total("records", "read"), ledger.total("records", "rejected")
+    limits = plan.config.run
+    if rejected > limits.max_reject_ratio * read and rejected >= limits.min_rejects:
+        raise RunError(
+            f"too many records were rejected: {rejected:,} of {read:,}",
+            where=root,
+            got=_reasons(root, plan, ledger),
+            wanted=f"at most {limits.max_reject_ratio:.2%} (run.max_reject_ratio), or fewer than {limits.min_rejects}",
+            hint="mend the input, or raise run.max_reject_ratio and run again: no finished work is done twice",
+        )
+    if ledger.total("records", "kept") == 0:
+        raise RunError(
+            f"nothing was kept of {read:,} records",
+            where=root,
+            got=_reasons(root, plan, ledger) or "no records at all: the inputs are empty",
+            wanted="at least one document",
+            hint=_hint(plan.config),
+        )
+
+
+def _reasons(root: Path, plan: RunPlan, ledger: Ledger) -> str:
+    counts: Counter[tuple[str, str]] = Counter()
+    for balance, _, what, reason, count in ledger.to_rows():
+        if balance == "records" and what in ("rejected", "filtered"):
+            counts[what, reason] += count
+    lines = []
+    for (what, reason), count in counts.most_common(NUM_EXAMPLES):
+        example = next(_rejects(root, plan, reason), None) if what == "rejected" else None
+        lines.append(f"{count:,} {what} {reason}" + (f", e.g. {example}" if example else ""))
+    return "; ".join(lines)
+
+
+def _rejects(root: Path, plan: RunPlan, reason: str) -> Iterator[str]:
+    """Examples of one reason: where, why, and the beginning of the record."""
+    for task in plan.tasks:
+        path = root / "rejects" / f"{task.key}.jsonl.zst"
+        if not path.exists():
+            continue
+        with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as stream:
+            for line in io.BufferedReader(stream):
+                entry = orjson.loads(line)
+                if entry["reason"] == reason:
+                    name = task.ranges[entry["input"]][0].name
+                    raw = entry.get("raw", entry.get("raw_base64", ""))[:EXAMPLE_CHARS]
+                    yield f"{name} at {entry['position']}: {entry['message']} ({raw!r})"
+
+
+def _hint(config: PipelineConfig) -> str:
+    fields = ", ".join(repr(section.field) for section in config.input.sections or [])
+    return f"the pipeline reads {fields}: look whether the records have it, and at the filters in `preprocessing`"

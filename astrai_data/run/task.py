@@ -1,0 +1,204 @@
+"""One task: ranges of input become the files under `data/<task key>/`.
+
+The way of the data, in order: read, build, window, pack, write. A task is idempotent, and its bytes depend on nothing
+but its specification: not on the day, the folder, the machine, the worker or what ran before it.
+"""
+
+import base64
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import xxhash
+
+from astrai_data.build import Builder, DocumentBatch
+from astrai_data.config import PipelineConfig
+from astrai_data.ledger import Ledger
+from astrai_data.pack import Plan, Segments, gather, plan
+from astrai_data.ragged import Ragged
+from astrai_data.records import InputFile, InputRange, Reject
+from astrai_data.run.reading import TaskBatch, TaskReader, split_batch
+from astrai_data.run.task_documents import TaskDocuments
+from astrai_data.run.windows import Window, Windows
+from astrai_data.store import TaskWriter
+from astrai_data.tokenizer import ChatRefusal, Tokenizer
+
+
+@dataclass(frozen=True)
+class Job:
+    """What all tasks of a run share; a worker opens it once."""
+
+    root: Path
+    config: PipelineConfig
+    tokenizer_dir: str
+    backend: str
+    allow_damaged: bool
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """One task: its key and its ranges, each with the file it lies in."""
+
+    key: str
+    ranges: tuple[tuple[InputFile, InputRange], ...]
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes on disk that the task reads."""
+        return sum(span.end - span.begin for _, span in self.ranges)
+
+
+class TaskRunner:
+    """Runs tasks of one job, one after the other, with the tokenizer opened once."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.config = job.config
+        tokenizer = Tokenizer.from_pretrained(job.tokenizer_dir, backend=job.backend)
+        self.builder = Builder(self.config, tokenizer)
+        self.dtype = sequence_dtype(self.config, tokenizer.max_id)
+        self.trained = np.array([rule.trained for rule in self.builder.rules], bool)
+
+    def run(self, spec: TaskSpec) -> None:
+        """Do the whole task; returns when its `task.json` is on disk."""
+        _Task(self, spec).run()
+
+
+def sequence_dtype(config: PipelineConfig, max_id: int) -> np.dtype:
+    """The dtype of stored token ids: as configured, else uint16 where the largest id fits, else int32."""
+    name = config.dtype_of("sequence")
+    smallest = np.uint16 if max_id <= np.iinfo(np.uint16).max else np.int32
+    return np.dtype(smallest if name == "auto" else name)
+
+
+class _Task:
+    """A task under way: its ledger, documents, rejects, windows and parts."""
+
+    def __init__(self, runner: TaskRunner, spec: TaskSpec) -> None:
+        self.runner, self.config, self.spec = runner, runner.config, spec
+        self.ledger, self.documents = Ledger(), TaskDocuments(tuple(runner.config.data.keep_fields))
+        self.rejects: list[dict] = []
+        self.windows = Windows(self.config.output.max_tokens_per_shard, runner.dtype)
+        output = self.config.output
+        self.writer = TaskWriter(runner.job.root, spec.key, storage_format=output.storage_format)
+        self.num_parts = 0
+
+    def run(self) -> None:
+        reader = TaskReader(
+            self.spec.ranges,
+            self.runner.builder.fields,
+            max_record_bytes=self.config.data.max_record_bytes,
+            allow_damaged=self.runner.job.allow_damaged,
+        )
+        for batch in self._within_limit(reader):
+            for window in self.windows.add(self._build(batch)):
+                self._write(window)
+        for window in self.windows.rest():
+            self._write(window)
+        self.ledger.check(f"task {self.spec.key}")
+        self.writer.finish(self.documents.to_table(), self.ledger, self.rejects, reader.ranges)
+
+    def _within_limit(self, batches: Iterable[TaskBatch]) -> Iterator[TaskBatch]:
+        """All batches; under `max_items` in slices that cannot keep more documents than may still be kept."""
+        most = self.config.preprocessing.max_items
+        if not most:
+            yield from batches
+            return
+        for batch in batches:
+            rest = batch
+            while rest.columns.num_rows > (left := most - len(self.documents)):
+                if left == 0:
+                    return
+                first, rest = split_batch(rest, left)
+                yield first
+            yield rest
+
+    def _build(self, batch: TaskBatch) -> DocumentBatch:
+        for ordinal, reject in batch.rejects:
+            self.ledger.add("records", batch.domain, "read", 1)
+            self.ledger.add("records", batch.domain, "rejected", 1, reject.reason)
+            self._reject(ordinal, reject)
+        built = self.runner.builder.build(batch.columns, batch.domain, self.ledger)
+        for row, refusal in built.refused.items():
+            self._reject(batch.columns.column("input")[row].as_py(), _as_reject(batch.columns, row, refusal))
+        self.documents.append(built.documents)
+        return built.documents
+
+    def _reject(self, ordinal: int, reject: Reject) -> None:
+        self.rejects.append({"input": ordinal} | _reject_entry(reject))
+
+    def _write(self, window: Window) -> None:
+        """Pack a window and write it as the task's next part."""
+        tokens = Ragged.concat(window.tokens, self.runner.dtype)
+        packing = self._plan(tokens.lengths)
+        rows, segments = gather(
+            tokens,
+            Ragged.concat(window.run_lengths, np.int32),
+            Ragged.concat(window.run_rules, np.uint16),
+            np.concatenate(window.token_start),
+            np.concatenate(window.document),
+            np.concatenate(window.flags),
+            packing,
+        )
+        self.writer.write_part(window.split, window.domain, rows, segments)
+        self.num_parts += 1
+        self._account(window.domain, rows, segments)
+        self.documents.count(segments, self.runner.trained)
+
+    def _plan(self, lengths: np.ndarray) -> Plan:
+        preprocessing = self.config.preprocessing
+        split = preprocessing.over_long == "split"
+        packed = plan(preprocessing.packing_strategy, lengths, preprocessing.max_packed_len, split=split)
+        return packed.take_rows(self._row_order(packed.num_rows)) if self.config.run.shuffle_rows else packed
+
+    def _row_order(self, num_rows: int) -> np.ndarray:
+        """Rows sorted by xxh3_64(seed, task key, part, row)."""
+        salt = struct.pack("<Q32sI", self.config.run.seed, self.spec.key.encode(), self.num_parts)
+        digest = xxhash.xxh3_64_intdigest
+        drawn = (digest(salt + row.to_bytes(8, "little")) for row in range(num_rows))
+        return np.argsort(np.fromiter(drawn, np.uint64, num_rows), kind="stable")
+
+    def _account(self, domain: str | None, rows: Ragged, segments: Segments) -> None:
+        """Enter the part's trained and masked tokens, rule by rule, and its slots."""
+        rules = self.runner.builder.rules
+        lengths = np.bincount(segments.mask_rules.flat, segments.mask_lengths.flat, len(rules)).astype(np.int64)
+        for rule, length in zip(rules, lengths.tolist(), strict=True):
+            if not rule.trained:
+                self.ledger.add("tokens", domain, "masked", length, rule.name)
+        flagged, labels = lengths[self.runner.trained].sum(), segments.num_trained(self.runner.trained).sum()
+        self.ledger.add("tokens", domain, "trained", labels)
+        self.ledger.add("tokens", domain, "masked", flagged - labels, "segment_start")
+        if self.config.preprocessing.packing_strategy != "simple":
+            slots = len(rows) * self.config.preprocessing.max_packed_len
+            self.ledger.add("slots", domain, "slots", slots)
+            self.ledger.add("slots", domain, "tokens", len(rows.flat))
+            self.ledger.add("slots", domain, "padding", slots - len(rows.flat))
+
+
+def _as_reject(columns: pa.RecordBatch, row: int, refusal: ChatRefusal) -> Reject:
+    """A refused record as a reject; of its text it holds the fields that were read."""
+    values = {
+        name.split(":", 1)[1]: value for name, (value,) in columns.slice(row, 1).to_pydict().items() if ":" in name
+    }
+    raw = orjson.dumps({k: orjson.Fragment(v) if isinstance(v, bytes) else v for k, v in values.items()})
+    position = columns.column("position")[row].as_py()
+    return Reject(position, len(raw), refusal.reason, refusal.message, raw)
+
+
+def _reject_entry(reject: Reject) -> dict:
+    """A reject as `rejects/<task key>.jsonl.zst` holds it."""
+    entry = {
+        "position": reject.position,
+        "length": reject.length,
+        "reason": reject.reason,
+        "message": reject.message,
+        "raw_truncated": len(reject.raw) < reject.length,
+    }
+    try:
+        return entry | {"raw": reject.raw.decode()}
+    except UnicodeDecodeError:
+        return entry | {"raw_base64": base64.b64encode(reject.raw).decode()}

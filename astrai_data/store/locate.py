@@ -1,0 +1,59 @@
+"""Finding a store: from an address to a manifest, or to an error that says what stands there instead."""
+
+from pathlib import Path
+
+from astrai_data.errors import StoreError
+from astrai_data.store.identity import sha256_hex
+from astrai_data.store.manifest import FILE_NAME, Manifest
+
+
+def local_root(url: str | Path) -> Path:
+    """The store's directory; `file://` is accepted.
+
+    Raises:
+        StoreError: the address is not on this machine.
+    """
+    text = str(url).removeprefix("file://")
+    if "://" in text:
+        raise StoreError(
+            "stores are read from local directories only",
+            where=url,
+            hint="copy the store to this machine, or mount the bucket",
+        )
+    return Path(text).absolute()
+
+
+def read_manifest(root: Path) -> tuple[Manifest, str]:
+    """The manifest of the store at `root`, and the store id (SHA-256 of the manifest's bytes).
+
+    Raises:
+        StoreError: nothing there, something else, an unfinished store, or a manifest that cannot be used.
+    """
+    try:
+        data = (root / FILE_NAME).read_bytes()
+    except OSError as error:
+        raise _no_store(root, error) from error
+    return Manifest.from_bytes(data, root / FILE_NAME), sha256_hex(data)
+
+
+def _no_store(root: Path, error: OSError) -> StoreError:
+    if not root.exists():
+        return StoreError("there is no token store here", where=root, got="nothing", hint="check the path")
+    if not root.is_dir():
+        return StoreError("a token store is a directory", where=root, got="a file")
+    if (root / FILE_NAME).exists():
+        return StoreError("the manifest cannot be read", where=root / FILE_NAME, got=error.strerror)
+    if any((root / name).is_dir() for name in ("data", ".work")):
+        return StoreError(
+            "this store is not finished",
+            where=root,
+            got="work of a run, but no manifest.json",
+            hint="run the same `astrai preprocess` command again; it continues where it stopped",
+        )
+    names = sorted(path.name for path in root.iterdir())
+    return StoreError(
+        "this directory is no token store",
+        where=root,
+        got=", ".join(names[:5]) + (", ..." if len(names) > 5 else "") or "an empty directory",
+        wanted="a directory with a manifest.json, as `astrai preprocess` writes it",
+    )

@@ -1,0 +1,93 @@
+"""One mapped part: its tokens, its segments, and what follows from them.
+
+Loss mask, positions and segment lengths are nowhere stored; they are computed here, for a range of tokens or for a
+choice of rows, from the runs of the segments concerned and no others.
+"""
+
+from functools import cached_property
+
+import numpy as np
+
+from astrai_data.pack.positions import doc_reset
+from astrai_data.pack.segments import Segments
+from astrai_data.ragged import Ragged, offsets_of
+
+
+class Part:
+    """Tokens and segments of one part.
+
+    Args:
+        columns: token column -> rows, mapped; all have the same offsets.
+        segments: in the order of the rows.
+        trained: bool [num_rules], whether the labels under a mask rule are trained.
+    """
+
+    def __init__(self, columns: dict[str, Ragged], segments: Segments, trained: np.ndarray) -> None:
+        self.columns, self.segments, self._trained = columns, segments, trained
+        self._row_offsets = next(iter(columns.values())).offsets
+        self.num_rows = len(self._row_offsets) - 1
+
+    @cached_property
+    def _segment_offsets(self) -> np.ndarray:
+        return offsets_of(self.segments.length)
+
+    def tokens(self, column: str, begin: int, end: int) -> np.ndarray:
+        """Tokens `begin` to `end` of the part's flat stream: a view."""
+        return self.columns[column].values[begin:end]
+
+    def loss_mask(self, begin: int, end: int) -> np.ndarray:
+        """bool [end - begin]: whether each token of the range is a trained label."""
+        first, last = self._segments_at(begin, end)
+        mask = self._mask_of(np.arange(first, last))
+        skipped = begin - self._segment_offsets[first]
+        return mask[skipped : skipped + end - begin]
+
+    def position_ids(self, begin: int, end: int, mode: str) -> np.ndarray:
+        """int32 [end - begin]: from each segment's begin (`doc_reset`) or the part's (`continuous`)."""
+        if mode == "continuous":
+            return np.arange(begin, end, dtype=np.int32)
+        first, last = self._segments_at(begin, end)
+        positions = doc_reset(self.segments.length[first:last])
+        skipped = begin - self._segment_offsets[first]
+        return positions[skipped : skipped + end - begin]
+
+    def rows(self, rows: np.ndarray, column: str) -> Ragged:
+        """The given rows (int64 [n]) of a token column, copied."""
+        offsets = self._row_offsets
+        chosen = [self.columns[column][row] for row in rows.tolist()]
+        values = np.concatenate(chosen) if chosen else self.columns[column].values[:0]
+        return Ragged.from_lengths(values, offsets[rows + 1] - offsets[rows])
+
+    def row_segments(self, rows: np.ndarray) -> Ragged:
+        """For each of the given rows (int64 [n]), the indices of its segments."""
+        begins = np.searchsorted(self.segments.row, rows, side="left")
+        ends = np.searchsorted(self.segments.row, rows, side="right")
+        return Ragged.from_lengths(ranges(begins, ends), ends - begins)
+
+    def segment_lengths(self, row_segments: Ragged) -> Ragged:
+        """Ragged int32: tokens of each segment, for what `row_segments` gave."""
+        return Ragged(self.segments.length[row_segments.flat], row_segments.offsets)
+
+    def row_loss_mask(self, rows: np.ndarray, row_segments: Ragged) -> Ragged:
+        """Ragged bool: the loss mask of each of the given rows."""
+        mask = self._mask_of(row_segments.flat)
+        return Ragged.from_lengths(mask, self._row_offsets[rows + 1] - self._row_offsets[rows])
+
+    def _segments_at(self, begin: int, end: int) -> tuple[int, int]:
+        """The segments that hold tokens `begin` to `end`."""
+        first = int(np.searchsorted(self._segment_offsets, begin, side="right")) - 1
+        return first, max(first, int(np.searchsorted(self._segment_offsets, end, side="left")))
+
+    def _mask_of(self, chosen: np.ndarray) -> np.ndarray:
+        """bool: whether the tokens of the chosen segments (int [n]) are trained, joined."""
+        offsets = self.segments.mask_lengths.offsets
+        runs = ranges(offsets[chosen], offsets[chosen + 1])
+        flags = self._trained[self.segments.mask_rules.values[runs]]
+        return np.repeat(flags, self.segments.mask_lengths.values[runs])
+
+
+def ranges(begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """int64: begin .. end - 1 for each pair, joined. (2, 0), (4, 1) give 2 3 0."""
+    lengths = ends - begins
+    starts = offsets_of(lengths)
+    return np.arange(starts[-1]) + np.repeat(begins - starts[:-1], lengths)

@@ -1,0 +1,77 @@
+"""Rejected records, one JSON line each, compressed: what could not be used, where it stood, and why."""
+
+import base64
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import orjson
+
+from astrai_data.errors import StoreError
+from astrai_data.store.files import replacing
+
+MAX_RAW_BYTES = 64 << 10
+
+
+def rejects_path(key: str) -> str:
+    """Where a task's rejects lie, relative to the store."""
+    return f"rejects/{key}.jsonl.zst"
+
+
+def write_rejects(root: Path, key: str, rejects: Iterable[dict]) -> int:
+    """Write a task's rejects and return how many there are; without any, no file is made.
+
+    Args:
+        root: the store.
+        key: the task key.
+        rejects: {`input`, `position`, `length`, `reason`, `message`, `raw` or `raw_base64`, `raw_truncated`}. `raw`
+            may be bytes: then what is no UTF-8 becomes `raw_base64`, and what is over 64 KiB is cut.
+    """
+    import zstandard
+
+    rejects = iter(rejects)
+    first = next(rejects, None)
+    if first is None:
+        return 0
+    compressor = zstandard.ZstdCompressor(level=3, write_checksum=True)
+    with replacing(root / rejects_path(key)) as temporary, open(temporary, "wb") as file:
+        with compressor.stream_writer(file, closefd=False) as stream:
+            stream.write(_line(first))
+            count = 1
+            for count, reject in enumerate(rejects, 2):  # noqa: B007 (the last one is the result)
+                stream.write(_line(reject))
+    return count
+
+
+def read_rejects(root: Path, key: str) -> Iterator[dict]:
+    """The rejects of one task, in order.
+
+    Raises:
+        StoreError: the file is damaged.
+    """
+    import io
+
+    import zstandard
+
+    path = root / rejects_path(key)
+    try:
+        with open(path, "rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as stream:
+            for line in io.BufferedReader(stream):
+                yield orjson.loads(line)
+    except (OSError, zstandard.ZstdError, ValueError) as error:
+        raise StoreError("the rejects of a task cannot be read", where=path, got=error) from error
+
+
+def _line(reject: dict) -> bytes:
+    raw = reject.get("raw")
+    if isinstance(raw, bytes):
+        reject = {name: value for name, value in reject.items() if name != "raw"} | _json_raw(raw)
+    return orjson.dumps(reject, option=orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
+
+
+def _json_raw(raw: bytes) -> dict:
+    kept = raw[:MAX_RAW_BYTES]
+    truncated = {"raw_truncated": True} if len(raw) > len(kept) else {}
+    try:
+        return {"raw": kept.decode()} | truncated
+    except UnicodeDecodeError:
+        return {"raw_base64": base64.b64encode(kept).decode()} | truncated

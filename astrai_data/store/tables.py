@@ -1,0 +1,125 @@
+"""The store's Parquet tables: their schemas, and writing and reading them the same way always.
+
+Settings are fixed and no time is written, so one version of the writer gives equal bytes for equal tables. Pages
+carry checksums: a damaged page is an error when it is read, not a wrong number.
+"""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from astrai_data.errors import StoreError
+from astrai_data.store.files import replacing
+
+ROW_GROUP_ROWS = 1 << 17
+
+
+def _required(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False)
+
+
+def _list_of(kind: pa.DataType) -> pa.DataType:
+    return pa.list_(pa.field("item", kind, nullable=False))
+
+
+_INT64 = pa.int64()
+_STRING = pa.string()
+
+DOCUMENTS_SCHEMA = pa.schema(
+    [
+        _required("input", pa.int32()),  # in a task's file: ordinal of the range in the task
+        _required("position", _INT64),
+        _required("text_hash", pa.binary(16)),
+        _required("text_bytes", _INT64),
+        _required("num_tokens", _INT64),  # tokens of it that stand in rows
+        _required("num_trained", _INT64),  # labels of it that can be trained, summed over its segments
+        pa.field("domain", _STRING),
+        _required("split", _STRING),
+    ]
+)
+"""Documents of one task; a nullable struct column `meta` follows where fields are kept."""
+
+INPUTS_SCHEMA = pa.schema(
+    [
+        _required("name", _STRING),
+        _required("size", _INT64),
+        _required("format", _STRING),
+        _required("records", _INT64),
+    ]
+)
+
+BUFFER_TYPE = pa.struct(
+    [
+        _required("column", _STRING),
+        _required("role", _STRING),
+        _required("path", _STRING),
+        _required("offset", _INT64),
+        _required("length", _INT64),
+        _required("block_xxh3", _list_of(pa.uint64())),
+    ]
+)
+
+SHARDS_SCHEMA = pa.schema(
+    [
+        _required("task", pa.int32()),  # row of the tasks table
+        _required("part", pa.int32()),
+        _required("split", _STRING),
+        pa.field("domain", _STRING),
+        _required("row_begin", _INT64),
+        _required("num_rows", _INT64),
+        _required("token_begin", _INT64),
+        _required("num_tokens", _INT64),
+        _required("document_begin", _INT64),  # document id of the task's first document
+        _required("buffers", _list_of(BUFFER_TYPE)),
+    ]
+)
+
+ROWS_SCHEMA = pa.schema([_required("num_tokens", pa.int32())])
+
+_FILE_TYPE = pa.struct(
+    [_required("path", _STRING), _required("size", _INT64), _required("xxh3_128", _STRING)]
+)
+
+TASKS_SCHEMA = pa.schema(
+    [
+        _required("key", _STRING),
+        _required("inputs", _list_of(pa.int32())),  # row of the inputs table, for each range of the task
+        _required("files", _list_of(_FILE_TYPE)),
+    ]
+)
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write a Parquet file, whole or not at all."""
+    import pyarrow.parquet as pq
+
+    with replacing(path) as temporary:
+        pq.write_table(
+            table.replace_schema_metadata(None),
+            temporary,
+            row_group_size=ROW_GROUP_ROWS,
+            version="2.6",
+            compression="zstd",
+            compression_level=3,
+            write_page_checksum=True,
+        )
+
+
+def read_table(path: Path, columns: list[str] | None = None) -> pa.Table:
+    """Read a Parquet file, or some `columns` of it.
+
+    Raises:
+        StoreError: it is missing or damaged.
+    """
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            return file.read(columns)
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(
+            "a table of the store cannot be read",
+            where=path,
+            got=error,
+            hint="`astrai inspect STORE --verify` names every damaged file",
+        ) from error

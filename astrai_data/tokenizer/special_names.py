@@ -1,0 +1,54 @@
+"""`bos_token`, `eos_token_id` and the like: names of special tokens as attributes, and the ids that end an answer."""
+
+from difflib import get_close_matches
+
+from astrai_data.errors import TokenizerError
+from astrai_data.tokenizer.chat_template import ChatTemplate
+from astrai_data.tokenizer.special_text import SpecialStrings
+
+STANDARD_NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+_ANSWER = "\u2e2eanswer\u2e2e"
+_TURNS = [{"role": "user", "content": "question"}, {"role": "assistant", "content": _ANSWER}]
+
+
+def look_up(name: str, special_tokens: dict[str, str], ids: dict[str, int]) -> str | int | None:
+    """The string of `<name>` or the id of `<name>_id`.
+
+    An id is None where the string is not in the vocabulary, and for the standard names where there is no such token.
+
+    Raises:
+        AttributeError: no special token has this name.
+    """
+    if name in special_tokens:
+        return special_tokens[name]
+    token = name.removesuffix("_id")
+    if token != name and (token in special_tokens or token in STANDARD_NAMES):
+        return ids.get(special_tokens.get(token))
+    known = [*special_tokens, *(f"{known}_id" for known in special_tokens)]
+    near = get_close_matches(name, known, 1)
+    raise AttributeError(f"the tokenizer has no {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+
+
+def find_stop_tokens(
+    config: dict, special_tokens: dict[str, str], template: ChatTemplate | None, strings: SpecialStrings
+) -> list[str]:
+    """The tokens that end an answer: `stop_tokens` of the configuration file if it is there, else EOS and end of turn.
+
+    The end of turn is `eot_token` of the special tokens, and what the template puts right after an answer.
+    """
+    stated = config.get("stop_tokens")
+    if isinstance(stated, list):
+        return [token for token in stated if isinstance(token, str)]
+    found = [special_tokens.get("eos_token"), special_tokens.get("eot_token"), _end_of_turn(template, strings)]
+    return [token for token in dict.fromkeys(found) if token is not None]
+
+
+def _end_of_turn(template: ChatTemplate | None, strings: SpecialStrings) -> str | None:
+    if template is None:
+        return None
+    try:
+        _, found, after = template.render(_TURNS).partition(_ANSWER)
+    except TokenizerError:
+        return None
+    chunks = strings.split(after) if found else []
+    return chunks[1] if len(chunks) > 1 and not chunks[0].strip() else None

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# The demo: Python's own standard library goes from text to a token store that answers SQL.
+# Every command is printed as you would type it. Everything lies in demo-out/ afterwards.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+PATH="$PWD/.venv/bin:$PATH"
+OUT=demo-out
+rm -rf "$OUT" && mkdir -p "$OUT/text"
+
+say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+run() { printf '$'; printf ' %q' "$@" | sed "s/\\\\ / /g; s/\\\\\([*(),']\)/\1/g"; printf '\n'; "$@"; }
+ask() { printf '\n%s\n$ astrai inspect %s --sql "%s"\n' "$1" "$OUT/store" "$2"; astrai inspect "$OUT/store" --sql "$2"; }
+
+library=$(python -c 'import sysconfig; print(sysconfig.get_paths()["stdlib"])')
+for entry in "$library"/*; do
+    case "${entry##*/}" in
+        *.py | [a-z_]*) [ -e "$entry" ] && ln -s "$entry" "$OUT/text/" ;;
+    esac
+done
+rm -f "$OUT"/text/{site-packages,dist-packages,__pycache__,config-*,lib-dynload}
+say "1. Text: the standard library of this Python, linked into $OUT/text"
+
+say "2. A tokenizer, trained on it"
+run astrai tokenizer train "$OUT/text/**/*.py" -o "$OUT/tokenizer" --vocab-size 8192
+
+say "3. A token store"
+run astrai preprocess "$OUT/text/**/*.py" -o "$OUT/store" -c demo --tokenizer "$OUT/tokenizer"
+
+say "4. What is in it"
+run astrai inspect "$OUT/store"
+
+say "5. Questions, in SQL"
+ask "Which files gave the most tokens?" \
+    "SELECT source, num_tokens, num_trained FROM documents ORDER BY num_tokens DESC LIMIT 5"
+ask "Where does a text stand that the model will be trained on?" \
+    "SELECT source, split, row_id, piece FROM segments JOIN documents USING (document_id) WHERE contains(decode(sequence), 'Beautiful is better than ugly') OR contains(decode(sequence), 'Ornhgvshy vf orggre guna htyl')"
+ask "What was not taken, and why?" \
+    "SELECT source, position, reason FROM rejects ORDER BY source LIMIT 5"
+ask "Does every token have its place?" \
+    "SELECT what, reason, sum(count) AS tokens FROM ledger WHERE balance = 'tokens' GROUP BY ALL ORDER BY ALL"
+
+say "6. One row as training will see it"
+run astrai inspect "$OUT/store" --show 1
+
+say "7. The proof"
+run astrai inspect "$OUT/store" --verify
