@@ -44,5 +44,5 @@ def train_tokenizer(directory: Path, vocab_size: int = 16384) -> Path:
     """The benchmark's tokenizer: byte-level BPE trained on the library itself."""
     from astrai_data.tokenizer import train_tokenizer as train
 
-    train(iter(library_texts()), directory, vocab_size=vocab_size)
+    train(library_texts(), vocab_size).save_pretrained(directory)
     return directory

@@ -8,11 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from astrai_data.build import Builder, Built
+from astrai_data.build.strips import Strip
 from astrai_data.config import InputSpec, PipelineConfig
 from astrai_data.errors import InputError
-from astrai_data.inspect.sample import MaskRun
+from astrai_data.inspect.sample import MaskRun, mask_runs
 from astrai_data.ledger import Ledger
 from astrai_data.pack import CUT_AFTER, CUT_BEFORE, Segments
 from astrai_data.ragged import Ragged
@@ -59,15 +61,16 @@ def mask_record(path: str | Path, config: PipelineConfig, tokenizer: Tokenizer) 
     first_row = chunk.columns.column("position")[0].as_py() if chunk.columns.num_rows else None
     if chunk.rejects and (first_row is None or chunk.rejects[0].position < first_row):
         return _lost("rejected", chunk.rejects[0].reason, chunk.rejects[0].message)
+    record = chunk.columns.slice(0, 1).add_column(0, "input", pa.array([0], pa.int32()))
     ledger = Ledger()
-    built = builder.build(chunk.columns.slice(0, 1), None, ledger)
+    built = builder.build(record, None, ledger)
     if len(built.documents):
         return _kept(builder, built)
     outcome, reason = _fate(ledger)
     if reason != "nothing_to_train":
         return _lost(outcome, reason, built.refused[0].message if built.refused else None)
     lenient = Builder(config.with_values({"preprocessing.drop_untrained": False}), tokenizer)
-    shown = _kept(lenient, lenient.build(chunk.columns.slice(0, 1), None, Ledger()))
+    shown = _kept(lenient, lenient.build(record, None, Ledger()))
     return MaskedRecord(**vars(shown) | {"outcome": outcome, "reason": reason})
 
 
@@ -90,17 +93,11 @@ def _lost(outcome: str, reason: str, message: str | None) -> MaskedRecord:
 
 
 def _kept(builder: Builder, built: Built) -> MaskedRecord:
-    documents = built.documents
-    tokens, lengths, rules = documents.tokens[0], documents.sequence.run_lengths, documents.sequence.run_rules
+    documents, sequence = built.documents, built.documents.sequence
+    tokens, lengths, numbers = sequence.tokens[0], sequence.run_lengths[0], sequence.run_rules[0]
+    rules = [(rule.name, rule.trained) for rule in builder.rules]
+    trained = np.array([flag for _, flag in rules], bool)
     flags = int(documents.flags[0])
-    trained = np.array([rule.trained for rule in builder.rules], bool)
-    pieces = Ragged.from_lengths(tokens, lengths[0])
-    runs = [
-        MaskRun(builder.rules[rule].name, builder.rules[rule].trained, length, text)
-        for rule, length, text in zip(
-            rules[0].tolist(), lengths[0].tolist(), builder.tokenizer.decode_batch(pieces), strict=True
-        )
-    ]
     return MaskedRecord(
         outcome="kept",
         reason=None,
@@ -109,13 +106,15 @@ def _kept(builder: Builder, built: Built) -> MaskedRecord:
         cut_before=bool(flags & CUT_BEFORE),
         cut_after=bool(flags & CUT_AFTER),
         num_tokens=len(tokens),
-        num_trained=_num_trained(tokens, lengths, rules, trained),
-        runs=runs,
+        num_trained=_num_trained(sequence, trained),
+        runs=mask_runs(builder.tokenizer, rules, Ragged.from_lengths(tokens, lengths), numbers),
         ids=tokens.tolist(),
-        loss_mask=np.repeat(trained[rules[0]].astype(int), lengths[0]).tolist(),
+        loss_mask=np.repeat(trained[numbers].astype(int), lengths).tolist(),
     )
 
 
-def _num_trained(tokens: np.ndarray, lengths: Ragged, rules: Ragged, trained: np.ndarray) -> int:
-    one = np.zeros(1, np.int64)
-    return int(Segments(one, np.array([len(tokens)]), one, one, one, lengths, rules).num_trained(trained)[0])
+def _num_trained(sequence: Strip, trained: np.ndarray) -> int:
+    """Labels of the first sequence that can be trained, were it one segment."""
+    zero = np.zeros(1, np.int64)
+    runs = (sequence.run_lengths, sequence.run_rules)
+    return int(Segments(zero, sequence.tokens.lengths, zero, zero, zero, *runs).num_trained(trained)[0])

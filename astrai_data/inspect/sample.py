@@ -14,7 +14,7 @@ from astrai_data.inspect.columns import StoreColumns, owners
 from astrai_data.inspect.documents import StoreDocuments
 from astrai_data.inspect.part_view import PartView
 from astrai_data.pack import CUT_AFTER, CUT_BEFORE
-from astrai_data.ragged import Ragged, offsets_of
+from astrai_data.ragged import Ragged
 from astrai_data.store import TokenStore
 
 
@@ -73,8 +73,52 @@ def sample(store: TokenStore, num_rows: int, split: str | None = None) -> list[S
     Raises:
         StoreError: the store has no rows in `split`.
     """
-    columns, documents = StoreColumns(store), StoreDocuments(store)
-    return [_row(columns, documents, row_id) for row_id in _spread(columns, num_rows, split)]
+    sampler = _Sampler(store)
+    return [sampler.row(row_id) for row_id in _spread(sampler.columns, num_rows, split)]
+
+
+class _Sampler:
+    """Rows of one store, decoded."""
+
+    def __init__(self, store: TokenStore) -> None:
+        self.columns, self.documents = StoreColumns(store), StoreDocuments(store)
+        self.tokenizer = store.tokenizer()
+        self.rules = [(rule.name, rule.trained) for rule in store.mask_rules]
+
+    def row(self, row_id: int) -> SampleRow:
+        shard = int(owners(self.columns.row_begins, np.array([row_id]))[0])
+        part, row = self.columns.part(shard), row_id - int(self.columns.row_begins[shard])
+        begin, end = part.row_segments[row : row + 2].tolist()
+        origins, runs = self._origins(part, begin, end), self._runs(part, row, begin, end)
+        return SampleRow(
+            row_id=row_id,
+            domain=self.columns.shards["domain"][shard].as_py(),
+            split=self.columns.shards["split"][shard].as_py(),
+            num_tokens=len(part.tokens[row]),
+            num_trained=int(part.row_trained[row]),
+            segments=[_segment(part, begin + i, *origins[i], runs[i]) for i in range(end - begin)],
+        )
+
+    def _origins(self, part: PartView, begin: int, end: int) -> list[tuple[int, str, int]]:
+        """(document id, source, position) of the segments `begin` to `end`."""
+        ids = part.segments.document[begin:end].astype(np.int64) + part.document_begin
+        positions = self.documents.column("position", ids).to_pylist()
+        return list(zip(ids.tolist(), self.documents.sources(ids).to_pylist(), positions, strict=True))
+
+    def _runs(self, part: PartView, row: int, begin: int, end: int) -> list[list[MaskRun]]:
+        """The mask runs of the segments `begin` to `end`, which are those of `row`."""
+        lengths, rules = part.segments.mask_lengths, part.segments.mask_rules
+        first, last = int(lengths.offsets[begin]), int(lengths.offsets[end])
+        pieces = Ragged.from_lengths(part.tokens[row], lengths.values[first:last])
+        runs = mask_runs(self.tokenizer, self.rules, pieces, rules.values[first:last])
+        return [runs[a:b] for a, b in pairwise((lengths.offsets[begin : end + 1] - first).tolist())]
+
+
+def mask_runs(tokenizer, rules: list[tuple[str, bool]], pieces: Ragged, numbers: np.ndarray) -> list[MaskRun]:
+    """Runs from their ids (`pieces`, one row a run) and rule `numbers`; `rules`: (name, trained) by number."""
+    texts = tokenizer.decode_batch(pieces)
+    facts = zip(numbers.tolist(), pieces.lengths.tolist(), texts, strict=True)
+    return [MaskRun(*rules[number], length, text) for number, length, text in facts]
 
 
 def _spread(columns: StoreColumns, num_rows: int, split: str | None) -> list[int]:
@@ -93,42 +137,6 @@ def _spread(columns: StoreColumns, num_rows: int, split: str | None) -> list[int
 
 def _splits(splits: np.ndarray) -> str:
     return " or ".join(sorted(set(splits))) or "a store with rows"
-
-
-def _row(columns: StoreColumns, documents: StoreDocuments, row_id: int) -> SampleRow:
-    shard = int(owners(columns.row_begins, np.array([row_id]))[0])
-    part, row = columns.part(shard), row_id - int(columns.row_begins[shard])
-    begin, end = part.row_segments[row : row + 2].tolist()
-    origins = _origins(documents, part, begin, end)
-    runs = _runs(columns, part, row, begin, end)
-    return SampleRow(
-        row_id=row_id,
-        domain=columns.shards["domain"][shard].as_py(),
-        split=columns.shards["split"][shard].as_py(),
-        num_tokens=len(part.tokens[row]),
-        num_trained=int(part.row_trained[row]),
-        segments=[_segment(part, begin + i, *origins[i], runs[i]) for i in range(end - begin)],
-    )
-
-
-def _origins(documents: StoreDocuments, part: PartView, begin: int, end: int) -> list[tuple[int, str, int]]:
-    """(document id, source, position) of the segments `begin` to `end`."""
-    ids = part.segments.document[begin:end].astype(np.int64) + part.document_begin
-    positions = documents.column("position", ids).to_pylist()
-    return list(zip(ids.tolist(), documents.sources(ids).to_pylist(), positions, strict=True))
-
-
-def _runs(columns: StoreColumns, part: PartView, row: int, begin: int, end: int) -> list[list[MaskRun]]:
-    """The mask runs of segments `begin` to `end`, which are those of `row`."""
-    lengths, rules = part.segments.mask_lengths, part.segments.mask_rules
-    first, last = int(lengths.offsets[begin]), int(lengths.offsets[end])
-    pieces = Ragged(part.tokens[row], offsets_of(lengths.values[first:last]))
-    texts = columns.store.tokenizer().decode_batch(pieces)
-    known = [(rule.name, rule.trained) for rule in columns.store.mask_rules]
-    facts = zip(rules.values[first:last].tolist(), pieces.lengths.tolist(), texts, strict=True)
-    runs = [MaskRun(*known[rule], length, text) for rule, length, text in facts]
-    bounds = (lengths.offsets[begin : end + 1] - first).tolist()
-    return [runs[a:b] for a, b in pairwise(bounds)]
 
 
 def _segment(part: PartView, number: int, document_id: int, source: str, position: int, runs: list[MaskRun]) -> Segment:

@@ -101,9 +101,7 @@ def assemble(
 def _commit(root: Path, manifest: Manifest, tables: dict[str, pa.Table], run: dict) -> None:
     table_files = {name: _write_table(root / manifest.tables[name]["path"], tables[name]) for name in tables}
     run = run | {"table_files": table_files, "store_id": sha256_hex(manifest.to_bytes())}
-    write_bytes(
-        root / manifest.run["path"], orjson.dumps(run, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2)
-    )
+    write_bytes(root / manifest.run["path"], orjson.dumps(run, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2))
     manifest.write(root)
     delete_unreferenced(root, reachable(manifest, tables["tasks"]))
 

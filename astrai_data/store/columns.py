@@ -40,9 +40,7 @@ class BufferRecord:
     block_xxh3: list[int]
 
 
-def write_columns(
-    root: Path, stem: str, columns: dict[str, Ragged], storage_format: str
-) -> list[BufferRecord]:
+def write_columns(root: Path, stem: str, columns: dict[str, Ragged], storage_format: str) -> list[BufferRecord]:
     """Write one part's token columns below `root`.
 
     Args:

@@ -81,9 +81,7 @@ def _bytes_of(array: pa.Array) -> np.ndarray:
     if pa.types.is_fixed_size_binary(array.type):
         width = array.type.byte_width
         filled = _filled(array, bytes(width))
-        return np.frombuffer(filled.buffers()[1] or b"", np.uint8)[filled.offset * width :][
-            : len(filled) * width
-        ]
+        return np.frombuffer(filled.buffers()[1] or b"", np.uint8)[filled.offset * width :][: len(filled) * width]
     if pa.types.is_boolean(array.type):
         array = _filled(array, False).cast(pa.uint8())
     return np.ascontiguousarray(_filled(array, 0).to_numpy(zero_copy_only=False))

@@ -18,6 +18,7 @@ from astrai_data.store.identity import canonical_json
 FORMAT = "astrai-token-store"
 FORMAT_VERSION = "1.0"
 KNOWN_FEATURES: frozenset[str] = frozenset()
+KINDS = ("packed",)
 FILE_NAME = "manifest.json"
 
 
@@ -119,12 +120,12 @@ def _check_readable(fields: dict, where: object) -> None:
             hint="install the version of AstrAI that wrote it, or a newer one",
         )
     unknown = sorted(set(map(str, fields.get("required_features") or ())) - KNOWN_FEATURES)
-    if unknown:
+    if unknown or fields.get("kind") not in KINDS:
         raise StoreError(
             "this store needs features that this version of AstrAI does not have",
             where=where,
-            got=", ".join(unknown),
-            wanted=f"of {sorted(KNOWN_FEATURES)}" if KNOWN_FEATURES else "none",
+            got=", ".join([f"kind {fields.get('kind')!r}", *unknown]),
+            wanted=f"kind {' or '.join(KINDS)}, features of {sorted(KNOWN_FEATURES)}",
             hint="install a newer AstrAI",
         )
 

@@ -115,12 +115,8 @@ def store_sums(tasks: list[TaskRecord]) -> dict:
     splits = [split for split in SPLITS if split == "train" or any(split == key[0] for key in counts)]
     return {
         "totals": _total(list(counts.values())),
-        "domains": tuple(
-            {"domain": d} | _total([c for key, c in counts.items() if key[1] == d]) for d in domains
-        ),
-        "splits": tuple(
-            {"split": s} | _total([c for key, c in counts.items() if key[0] == s]) for s in splits
-        ),
+        "domains": tuple({"domain": d} | _total([c for key, c in counts.items() if key[1] == d]) for d in domains),
+        "splits": tuple({"split": s} | _total([c for key, c in counts.items() if key[0] == s]) for s in splits),
     }
 
 

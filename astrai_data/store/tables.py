@@ -76,9 +76,7 @@ SHARDS_SCHEMA = pa.schema(
 
 ROWS_SCHEMA = pa.schema([_required("num_tokens", pa.int32())])
 
-_FILE_TYPE = pa.struct(
-    [_required("path", _STRING), _required("size", _INT64), _required("xxh3_128", _STRING)]
-)
+_FILE_TYPE = pa.struct([_required("path", _STRING), _required("size", _INT64), _required("xxh3_128", _STRING)])
 
 TASKS_SCHEMA = pa.schema(
     [

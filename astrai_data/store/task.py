@@ -137,9 +137,7 @@ class TaskWriter:
             num_rejects=num_rejects,
             ranges=tuple(ranges),
         )
-        write_bytes(
-            _task_path(self._root, self._key), canonical_json(dataclasses.asdict(record)), durable=True
-        )
+        write_bytes(_task_path(self._root, self._key), canonical_json(dataclasses.asdict(record)), durable=True)
         return record
 
     def _check(self, split: str, rows: Ragged, segments: Segments) -> None:

@@ -127,9 +127,7 @@ class TokenStore:
         indices = np.asarray(indices, np.int64)
         outside = indices[(indices < 0) | (indices >= self.num_rows)]
         if len(outside):
-            raise StoreRangeError(
-                "no such row", where=self, got=int(outside[0]), wanted=f"0 to {self.num_rows - 1}"
-            )
+            raise StoreRangeError("no such row", where=self, got=int(outside[0]), wanted=f"0 to {self.num_rows - 1}")
         shard_of = self.shards.of_rows(indices)
         order = np.argsort(shard_of, kind="stable")
         touched, begins = np.unique(shard_of[order], return_index=True)

@@ -52,9 +52,11 @@ class _Verification:
     def check(self, store_id: str) -> Iterator[Finding]:
         run = self._read_run()
         if run is None:
-            yield Finding(self.manifest.run["path"], "cannot be read, and it is the witness for the manifest and the tables")
+            yield Finding(self.manifest.run["path"], "cannot be read")
+            yield Finding(FILE_NAME, "cannot be proved without run.json, which holds its SHA-256")
         elif run.get("store_id") != store_id:
             yield Finding(FILE_NAME, f"its SHA-256 is {store_id}, run.json says {run.get('store_id')}")
+            return  # it cannot be followed further
         checks = (self._check_named(), self._check_tables(run or {}), self._check_tasks(), self._check_contents())
         for findings in checks:
             for finding in findings:

@@ -12,10 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from astrai_data.errors import RunError, StoreError
-from astrai_data.ledger import SCHEMA as LEDGER_SCHEMA
 from astrai_data.ledger import Ledger
-from astrai_data.pack.segments import Segments
-from astrai_data.ragged import Ragged, offsets_of
 from astrai_data.store.columns import read_column
 from astrai_data.store.finding import Finding
 from astrai_data.store.manifest import FILE_NAME, Manifest
@@ -23,6 +20,9 @@ from astrai_data.store.rollup import COUNTS, read_ledger
 from astrai_data.store.segments_file import SEGMENTS, read_segments
 from astrai_data.store.shards import ShardInfo, Shards
 from astrai_data.store.tables import read_table
+from astrai_data.store.verify_part import PartCheck
+
+_COLUMNS = ["num_tokens", "num_trained", "split", "domain"]
 
 
 class Contents:
@@ -39,136 +39,106 @@ class Contents:
     def __init__(
         self, root: Path, manifest: Manifest, tables: dict[str, pa.Table], damaged: set[str], max_id: int | None
     ) -> None:
-        self.root, self.manifest, self.tables, self.damaged, self.max_id = root, manifest, tables, damaged, max_id
-        self.trained = np.array([rule.trained for rule in manifest.mask_rules], bool)
+        self.root, self.manifest, self.tables, self.damaged = root, manifest, tables, damaged
+        self.part_check = PartCheck(manifest, max_id)
         self.row_lengths = tables["rows"]["num_tokens"].to_numpy()
         self.counts: dict[tuple[str, str | None], Counter] = {}
+        self.ledger = Ledger()
         self.complete = True  # until something could not be looked into
 
     def check(self) -> Iterator[Finding]:
         """Look into every task, then compare the sums."""
         shards = Shards(self.tables["shards"], None)
         task_of = self.tables["shards"]["task"].to_numpy()
-        ledger = Ledger()
         for task, key in enumerate(self.tables["tasks"]["key"].to_pylist()):
             yield from self._check_task(key, [shards[i] for i in np.flatnonzero(task_of == task).tolist()])
-            yield from self._add_ledger(ledger, key)
         if self.complete:
             yield from self._check_sums()
-            yield from self._check_ledger(ledger)
+            yield from self._check_ledger()
 
     def _check_task(self, key: str, parts: list[ShardInfo]) -> Iterator[Finding]:
-        path = f"data/{key}/documents.parquet"
-        paths = {path} | {buffer.path for part in parts for buffer in part.buffers}
-        if paths & self.damaged:
+        documents_path = f"data/{key}/documents.parquet"
+        paths = {buffer.path for part in parts for buffer in part.buffers}
+        if (paths | {documents_path, f"data/{key}/ledger.json"}) & self.damaged:
             self.complete = False
             return
-        documents = read_table(self.root / path, ["num_tokens", "num_trained", "split", "domain"])
+        documents = read_table(self.root / documents_path, _COLUMNS)
         sums = np.zeros((2, documents.num_rows), np.int64)
         for part in parts:
             findings = list(self._check_part(part, documents, sums))
-            yield from findings
             self.complete &= not findings
-        for found, name in zip(sums, ("num_tokens", "num_trained"), strict=True):
-            if not np.array_equal(found, documents[name].to_numpy()):
-                number = int(np.flatnonzero(found != documents[name].to_numpy())[0])
-                told = f"document {number} has {name} {documents[name][number]}, its segments {found[number]}"
-                yield Finding(path, told)
-        for entry in documents.select(["split", "domain"]).group_by(["split", "domain"]).aggregate([([], "count_all")]).to_pylist():
-            self._count(entry["split"], entry["domain"], num_documents=entry["count_all"])
+            yield from findings
+        if self.complete:
+            yield from (Finding(documents_path, what) for what in _documents_wrong(documents, sums))
+        self._count_documents(documents)
+        self.ledger.merge(read_ledger(self.root, key))
 
     def _check_part(self, part: ShardInfo, documents: pa.Table, sums: np.ndarray) -> Iterator[Finding]:
+        """Look into one part; add the tokens and trained labels of its segments to their documents' `sums` [2, n]."""
         path = next(buffer.path for buffer in part.buffers if buffer.column == SEGMENTS)
+        lengths = self.row_lengths[part.row_begin : part.row_begin + part.num_rows]
         try:
             segments = read_segments(self.root, path)
-            columns = {n: read_column(self.root, part.buffers, n, d) for n, d in self.manifest.columns.items()}
+            for name, dtype in self.manifest.columns.items():
+                rows = read_column(self.root, part.buffers, name, dtype)
+                token_path = next(buffer.path for buffer in part.buffers if buffer.column == name)
+                yield from (Finding(token_path, what) for what in self.part_check.rows_wrong(part, rows, lengths))
         except StoreError as error:
             yield Finding(path, f"{error.what}: {error.got}")
             return
-        for name, rows in columns.items():
-            token_path = next(buffer.path for buffer in part.buffers if buffer.column == name)
-            yield from (Finding(token_path, what) for what in self._rows_wrong(part, rows))
-        wrong = list(self._segments_wrong(part, segments, documents))
-        yield from (Finding(path, what) for what in wrong)
-        if not wrong:
-            trained = segments.num_trained(self.trained)
-            np.add.at(sums[0], segments.document, segments.length)
-            np.add.at(sums[1], segments.document, trained)
-            told = {"num_segments": len(segments), "num_trained": int(trained.sum()), "num_shards": 1}
-            self._count(part.split, part.domain, num_rows=part.num_rows, num_tokens=part.num_tokens, **told)
+        wrong = list(self.part_check.segments_wrong(part, segments, lengths, documents))
+        if wrong:
+            yield from (Finding(path, what) for what in wrong)
+            return
+        trained = segments.num_trained(self.part_check.trained)
+        np.add.at(sums[0], segments.document, segments.length)
+        np.add.at(sums[1], segments.document, trained)
+        counts = {"num_segments": len(segments), "num_trained": int(trained.sum()), "num_shards": 1}
+        self._count(part.split, part.domain, num_rows=part.num_rows, num_tokens=part.num_tokens, **counts)
 
-    def _rows_wrong(self, part: ShardInfo, rows: Ragged) -> Iterator[str]:
-        expected = self._row_lengths(part)
-        if rows.offsets[0] != 0 or not np.array_equal(rows.lengths, expected):
-            yield "its row lengths are not those of the rows table"
-        if len(rows.values) != part.num_tokens or expected.sum() != part.num_tokens:
-            yield f"it has {len(rows.values):,} tokens, wanted {part.num_tokens:,}"
-        capacity = self.manifest.packing["max_packed_len"]
-        if capacity is not None and self.manifest.packing["strategy"] != "simple" and expected.max(initial=0) > capacity:
-            yield f"a row has {expected.max():,} tokens, max_packed_len is {capacity:,}"
-        if self.max_id is not None and len(rows.values):
-            least, most = int(rows.values.min()), int(rows.values.max())
-            if least < 0 or most > self.max_id:
-                yield f"its ids go from {least} to {most}, the tokenizer's from 0 to {self.max_id}"
-
-    def _row_lengths(self, part: ShardInfo) -> np.ndarray:
-        return self.row_lengths[part.row_begin : part.row_begin + part.num_rows]
-
-    def _segments_wrong(self, part: ShardInfo, segments: Segments, documents: pa.Table) -> Iterator[str]:
-        rows, runs = segments.row, segments.mask_lengths
-        if len(rows) and (rows.min() < 0 or rows.max() >= part.num_rows or (np.diff(rows) < 0).any()):
-            yield "segments are not in the order of the rows"
-        elif not np.array_equal(np.bincount(rows, segments.length, part.num_rows), self._row_lengths(part)):
-            yield "segments do not cover the rows"
-        if not np.array_equal(np.diff(offsets_of(runs.values)[runs.offsets]), segments.length):
-            yield "mask runs do not cover the segments"
-        if segments.mask_rules.values.max(initial=0) >= max(len(self.trained), 1):
-            yield f"a mask rule is unknown; there are {len(self.trained)}"
-        owners = np.unique(segments.document)
-        if len(owners) and (owners[0] < 0 or owners[-1] >= documents.num_rows):
-            yield f"a segment is of document {owners[-1]}, the task has {documents.num_rows}"
-        elif len(owners):
-            owned = documents.take(owners)
-            if {(part.split, part.domain)} != set(zip(owned["split"].to_pylist(), owned["domain"].to_pylist(), strict=True)):
-                yield f"a document is of another split or domain than {part.split}, {part.domain}"
-
-    def _add_ledger(self, ledger: Ledger, key: str) -> Iterator[Finding]:
-        path = f"data/{key}/ledger.json"
-        try:
-            ledger.merge(read_ledger(self.root, key))
-        except StoreError as error:
-            self.complete = False
-            if path not in self.damaged:
-                yield Finding(path, f"{error.what}: {error.got}")
+    def _count_documents(self, documents: pa.Table) -> None:
+        groups = documents.group_by(["split", "domain"]).aggregate([([], "count_all")])
+        for group in groups.to_pylist():
+            self._count(group["split"], group["domain"], num_documents=group["count_all"])
 
     def _count(self, split: str, domain: str | None, **counts: int) -> None:
         self.counts.setdefault((split, domain), Counter()).update(counts)
 
     def _check_sums(self) -> Iterator[Finding]:
-        groups = [("totals", self.manifest.totals, list(self.counts.values()))]
+        yield from self._check_sum("totals", self.manifest.totals, list(self.counts.values()))
         for entry in self.manifest.splits:
-            groups.append((f"split {entry['split']}", entry, [c for k, c in self.counts.items() if k[0] == entry["split"]]))
+            counters = [counter for (split, _), counter in self.counts.items() if split == entry["split"]]
+            yield from self._check_sum(f"split {entry['split']}", entry, counters)
         for entry in self.manifest.domains:
-            groups.append((f"domain {entry['domain']}", entry, [c for k, c in self.counts.items() if k[1] == entry["domain"]]))
-        for title, told, counters in groups:
-            for name in COUNTS:
-                found = sum(counter[name] for counter in counters)
-                if told.get(name) != found:
-                    yield Finding(FILE_NAME, f"{title}: {name} is {told.get(name)}, counted {found}")
+            counters = [counter for (_, domain), counter in self.counts.items() if domain == entry["domain"]]
+            yield from self._check_sum(f"domain {entry['domain']}", entry, counters)
 
-    def _check_ledger(self, ledger: Ledger) -> Iterator[Finding]:
-        path, totals = self.manifest.tables["ledger"]["path"], self.manifest.totals
-        if ledger.to_table().cast(LEDGER_SCHEMA) != self.tables["ledger"].combine_chunks():
+    def _check_sum(self, title: str, told: dict, counters: list[Counter]) -> Iterator[Finding]:
+        for name in COUNTS:
+            found = sum(counter[name] for counter in counters)
+            if told.get(name) != found:
+                yield Finding(FILE_NAME, f"{title}: {name} is {told.get(name)}, counted {found}")
+
+    def _check_ledger(self) -> Iterator[Finding]:
+        path, totals, total = self.manifest.tables["ledger"]["path"], self.manifest.totals, self.ledger.total
+        if not self.ledger.to_table().equals(self.tables["ledger"]):
             yield Finding(path, "it is not the sum of the tasks' ledgers")
         try:
-            ledger.check()
+            self.ledger.check()
         except RunError as error:
             yield Finding(path, f"{error.what}: {error.got}")
-        stored = ledger.total("tokens", "trained") + ledger.total("tokens", "masked")
+        trained = total("tokens", "trained")
         for what, found, told in (
-            ("records kept", ledger.total("records", "kept"), totals["num_documents"]),
-            ("tokens trained", ledger.total("tokens", "trained"), totals["num_trained"]),
-            ("tokens trained and masked", stored, totals["num_tokens"]),
+            ("records kept", total("records", "kept"), totals["num_documents"]),
+            ("tokens trained", trained, totals["num_trained"]),
+            ("tokens trained and masked", trained + total("tokens", "masked"), totals["num_tokens"]),
         ):
             if found != told:
                 yield Finding(path, f"{what}: {found:,}, the manifest says {told:,}")
+
+
+def _documents_wrong(documents: pa.Table, sums: np.ndarray) -> Iterator[str]:
+    for name, found in zip(("num_tokens", "num_trained"), sums, strict=True):
+        told = documents[name].to_numpy()
+        for number in np.flatnonzero(found != told)[:1].tolist():
+            yield f"document {number} has {name} {told[number]}, its segments have {found[number]}"

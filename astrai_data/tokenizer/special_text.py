@@ -59,14 +59,20 @@ class SpecialStrings:
 
     def occurs_in(self, messages: list[dict]) -> bool:
         """Whether any special string stands anywhere in the messages."""
-        return any(self._in_value(message) for message in messages)
+        values = [value for message in messages for value in message.values()]
+        # Most values are plain strings: one look at all of them together.
+        together = "\0".join([value for value in values if isinstance(value, str)])
+        return self._in_text(together) or any(self._in_json(value) for value in values if not isinstance(value, str))
 
-    def _in_value(self, value: object) -> bool:
-        if isinstance(value, str):
-            return any(opening in value for opening in self._openings) and bool(self._pattern.search(value))
+    def _in_text(self, text: str) -> bool:
+        return any(opening in text for opening in self._openings) and self._pattern.search(text) is not None
+
+    def _in_json(self, value: object) -> bool:
         if isinstance(value, dict):
-            return any(self._in_value(item) for pair in value.items() for item in pair)
-        return isinstance(value, list) and any(map(self._in_value, value))
+            return any(self._in_json(item) for pair in value.items() for item in pair)
+        if isinstance(value, list):
+            return any(map(self._in_json, value))
+        return isinstance(value, str) and self._in_text(value)
 
     def replace(self, value: object) -> object:
         """`value` (JSON) with stand-ins for special strings."""

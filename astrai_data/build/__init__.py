@@ -1,0 +1,5 @@
+from astrai_data.build.builder import Builder, Built, wanted_fields
+from astrai_data.build.documents import DocumentBatch
+from astrai_data.build.rules import mask_rules
+
+__all__ = ["Builder", "Built", "DocumentBatch", "mask_rules", "wanted_fields"]
