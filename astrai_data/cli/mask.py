@@ -35,3 +35,5 @@ def command(
             page.write_json(masked.to_dict())
         else:
             print_record(masked, record, page.console)
+        for warning in masked.warnings:
+            page.note(f"warning: {warning}")

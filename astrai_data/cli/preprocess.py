@@ -56,7 +56,8 @@ def command(
     """
     if executor not in EXECUTORS:
         raise typer.BadParameter(f"{executor!r} is not supported yet; wanted: {', '.join(EXECUTORS)}")
-    logging.basicConfig(format="%(levelname)s: %(message)s", level=_level(verbose, quiet))
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("astrai").setLevel(_level(verbose, quiet))
     signal.signal(signal.SIGTERM, _interrupt)
     pipeline = _pipeline(config, inputs or [], output_dir, tokenizer, limit)
     if dry_run:
@@ -85,7 +86,7 @@ def _pipeline(config: str, inputs: list[str], output: str, tokenizer: str | None
 
 
 def _level(verbose: bool, quiet: bool) -> int:
-    return logging.DEBUG if verbose else logging.ERROR if quiet else logging.WARNING
+    return logging.DEBUG if verbose else logging.ERROR if quiet else logging.INFO
 
 
 def _interrupt(signum: int, frame: object) -> None:

@@ -32,9 +32,7 @@ def train(
 
 
 def show(
-    directory: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A folder with tokenizer.json.", show_default=False)
-    ],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A folder with tokenizer.json.", show_default=False)],
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to tokenize.", show_default=False)],
 ) -> None:
     """Print the tokens of a text, one a line: id and piece."""
@@ -44,10 +42,21 @@ def show(
     ids = tokenizer.encode(text)
     width = len(str(tokenizer.max_id))
     for token_id in ids:
-        typer.echo(f"{token_id:>{width}}  {tokenizer.decode([token_id], skip_special_tokens=False)!r}")
+        typer.echo(f"{token_id:>{width}}  {_piece(tokenizer, token_id)!r}")
     num_bytes = len(text.encode())
     rate = f", {num_bytes / len(ids):.2f} bytes a token" if ids else ""
     typer.echo(f"{len(ids):,} tokens, {num_bytes:,} bytes{rate}")
+
+
+def _piece(tokenizer, token_id: int) -> str | bytes:
+    """The token's text; its bytes where they are part of a character."""
+    if not tokenizer.is_byte_level:
+        return tokenizer.decode([token_id], skip_special_tokens=False)
+    data = tokenizer.token_bytes[token_id].tobytes()
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
 
 
 class _Counted:

@@ -99,10 +99,9 @@ def _record_title(record: "MaskedRecord", name: str) -> str:
 
 def _runs_table(runs: list[MaskRun]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for title in ("rule", "trained", "text"):
-        table.add_column(title)
-    table.add_column("tokens", justify="right")
+    for title in ("rule", "trained", "tokens", "text"):
+        table.add_column(title, justify="right" if title == "tokens" else "left")
     for run in runs:
         text = printable_cell(shorten_middle(run.text, 60))
-        table.add_row(Text(run.rule), "yes" if run.trained else "no", Text(text), f"{run.num_tokens:,}")
+        table.add_row(Text(run.rule), "yes" if run.trained else "no", f"{run.num_tokens:,}", Text(text))
     return table

@@ -28,7 +28,7 @@ class MaskedRecord:
 
     `outcome` is `kept`, `filtered` or `rejected`, `reason` and `message` say why not `kept`. `num_trained` counts
     labels that can be trained: flagged in `loss_mask` and not the first. A record filtered as `nothing_to_train` has
-    its tokens all the same; other lost records have none.
+    its tokens all the same; other lost records have none. `warnings` are the pipeline's own, for any record.
     """
 
     outcome: str
@@ -42,6 +42,7 @@ class MaskedRecord:
     runs: list[MaskRun]
     ids: list[int]
     loss_mask: list[int]
+    warnings: list[str]
 
     def to_dict(self) -> dict:
         """JSON-ready."""
@@ -60,7 +61,7 @@ def mask_record(path: str | Path, config: PipelineConfig, tokenizer: Tokenizer) 
     chunk = _first_chunk(str(path), builder, config)
     first_row = chunk.columns.column("position")[0].as_py() if chunk.columns.num_rows else None
     if chunk.rejects and (first_row is None or chunk.rejects[0].position < first_row):
-        return _lost("rejected", chunk.rejects[0].reason, chunk.rejects[0].message)
+        return _lost(builder, "rejected", chunk.rejects[0].reason, chunk.rejects[0].message)
     record = chunk.columns.slice(0, 1).add_column(0, "input", pa.array([0], pa.int32()))
     ledger = Ledger()
     built = builder.build(record, None, ledger)
@@ -68,7 +69,7 @@ def mask_record(path: str | Path, config: PipelineConfig, tokenizer: Tokenizer) 
         return _kept(builder, built)
     outcome, reason = _fate(ledger)
     if reason != "nothing_to_train":
-        return _lost(outcome, reason, built.refused[0].message if built.refused else None)
+        return _lost(builder, outcome, reason, built.refused[0].message if built.refused else None)
     lenient = Builder(config.with_values({"preprocessing.drop_untrained": False}), tokenizer)
     shown = _kept(lenient, lenient.build(record, None, Ledger()))
     return MaskedRecord(**vars(shown) | {"outcome": outcome, "reason": reason})
@@ -88,8 +89,8 @@ def _fate(ledger: Ledger) -> tuple[str, str]:
     return lost[0][2], lost[0][3]
 
 
-def _lost(outcome: str, reason: str, message: str | None) -> MaskedRecord:
-    return MaskedRecord(outcome, reason, message, None, False, False, 0, 0, [], [], [])
+def _lost(builder: Builder, outcome: str, reason: str, message: str | None) -> MaskedRecord:
+    return MaskedRecord(outcome, reason, message, None, False, False, 0, 0, [], [], [], builder.warnings)
 
 
 def _kept(builder: Builder, built: Built) -> MaskedRecord:
@@ -110,6 +111,7 @@ def _kept(builder: Builder, built: Built) -> MaskedRecord:
         runs=mask_runs(builder.tokenizer, rules, Ragged.from_lengths(tokens, lengths), numbers),
         ids=tokens.tolist(),
         loss_mask=np.repeat(trained[numbers].astype(int), lengths).tolist(),
+        warnings=builder.warnings,
     )
 
 

@@ -109,7 +109,15 @@ class Session:
 
     def _relation(self, sql: str) -> "duckdb.DuckDBPyRelation | None":
         self._check(sql, self._ask(sql, lambda: self._duckdb.extract_statements(sql)))
-        return self._ask(sql, lambda: self._connection.sql(sql))
+        return self._ask(sql, lambda: self._bound(sql))
+
+    def _bound(self, sql: str) -> "duckdb.DuckDBPyRelation | None":
+        """The query, bound and not run. A relation's errors do not say where in the query; those of a cursor do."""
+        try:
+            return self._connection.sql(sql)
+        except (self._duckdb.BinderException, self._duckdb.CatalogException):
+            self._connection.cursor().execute(sql)
+            raise
 
     def _check(self, sql: str, statements: list) -> None:
         if not statements:

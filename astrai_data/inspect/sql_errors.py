@@ -35,8 +35,10 @@ def _place(message: str) -> str:
     found = _PLACE.search(message)
     if found is None:
         return "the SQL query"
-    column = len(found[3]) - len(f"LINE {found[1]}: ") + 1
-    return f"the SQL query, line {found[1]}, column {column}"
+    place = f"the SQL query, line {found[1]}"
+    if found[2].startswith("..."):  # DuckDB shows a window of a long line
+        return place
+    return f"{place}, column {len(found[3]) - len(f'LINE {found[1]}: ') + 1}"
 
 
 def _line(message: str) -> str | None:

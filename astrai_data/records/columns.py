@@ -67,9 +67,7 @@ def _as_json(values: list) -> list[bytes | None]:
 
 
 def _as_meta(values: list) -> list[str | None]:
-    return [
-        value if value is None or type(value) is str else orjson.dumps(value).decode() for value in values
-    ]
+    return [value if value is None or type(value) is str else orjson.dumps(value).decode() for value in values]
 
 
 def _as_domain(values: list) -> list[str | None]:

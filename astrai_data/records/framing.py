@@ -57,9 +57,7 @@ def frame_lines(blocks: Iterable[bytes], begin: int, end: int, max_record_bytes:
         end: byte behind the range.
         max_record_bytes: larger lines are rejected `record_too_large`.
     """
-    start = max(
-        begin - 1, 0
-    )  # of the line under way; the byte before the range tells whether a line begins at it
+    start = max(begin - 1, 0)  # of the line under way; the byte before the range tells whether a line begins at it
     pending = PendingRecord(max_record_bytes)
     for block in blocks:
         lines = block.split(b"\n")
@@ -93,13 +91,9 @@ def _frames(
     return _without_large(lines, starts, lengths, max_record_bytes)
 
 
-def _without_large(
-    lines: list[bytes], starts: np.ndarray, lengths: np.ndarray, max_record_bytes: int
-) -> Frames:
+def _without_large(lines: list[bytes], starts: np.ndarray, lengths: np.ndarray, max_record_bytes: int) -> Frames:
     large = lengths > max_record_bytes
-    rejects = [
-        too_large(int(starts[i]), int(lengths[i]), lines[i], max_record_bytes) for i in np.flatnonzero(large)
-    ]
+    rejects = [too_large(int(starts[i]), int(lengths[i]), lines[i], max_record_bytes) for i in np.flatnonzero(large)]
     kept = np.flatnonzero(~large)
     return Frames([lines[i] for i in kept], starts[kept], rejects)
 

@@ -46,9 +46,7 @@ def read_json(
         yield _chunk(records[begin : begin + size], begin, wanted, limit)
 
 
-def _chunk(
-    records: list, first: int, wanted: Sequence[WantedField], max_record_bytes: int | None
-) -> RecordChunk:
+def _chunk(records: list, first: int, wanted: Sequence[WantedField], max_record_bytes: int | None) -> RecordChunk:
     rejects = {
         index: reject
         for index, record in enumerate(records)

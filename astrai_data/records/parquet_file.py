@@ -101,9 +101,7 @@ def _first_rows(metadata: pq.FileMetaData) -> list[int]:
     return offsets_of(np.array(counts, np.int64)).tolist()
 
 
-def _damaged_chunk(
-    error: Exception, position: int, wanted: Sequence[WantedField], allow_damaged: bool
-) -> RecordChunk:
+def _damaged_chunk(error: Exception, position: int, wanted: Sequence[WantedField], allow_damaged: bool) -> RecordChunk:
     if not allow_damaged:
         raise DamagedParquetError(str(error)) from error
     return empty_chunk(wanted, [Reject(position, 0, "damaged_file", str(error), b"")])

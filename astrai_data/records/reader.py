@@ -87,9 +87,7 @@ class RangeReader:
             for _ in raw:  # the hash covers what could not be read, too
                 pass
 
-    def _parsed(
-        self, plain: Iterator[bytes], begin: int, end: int, damage: list[Reject]
-    ) -> Iterator[RecordChunk]:
+    def _parsed(self, plain: Iterator[bytes], begin: int, end: int, damage: list[Reject]) -> Iterator[RecordChunk]:
         if self._file.format == "text":
             yield read_text(plain, self._wanted, self._max_record_bytes)
         elif self._file.format == "json":
@@ -145,9 +143,7 @@ def read_records(
     allow_damaged: bool = False,
 ) -> Iterator[RecordChunk]:
     """The chunks of one range; a `RangeReader` where its hash is not wanted."""
-    return iter(
-        RangeReader(file, begin, end, fields, max_record_bytes=max_record_bytes, allow_damaged=allow_damaged)
-    )
+    return iter(RangeReader(file, begin, end, fields, max_record_bytes=max_record_bytes, allow_damaged=allow_damaged))
 
 
 def damaged(file: InputFile, message: str) -> InputError:
@@ -156,7 +152,6 @@ def damaged(file: InputFile, message: str) -> InputError:
         "an input file is damaged",
         where=file.url,
         got=message,
-        wanted=f"a whole {file.format} file"
-        + (f", {file.compression}-compressed" if file.compression else ""),
+        wanted=f"a whole {file.format} file" + (f", {file.compression}-compressed" if file.compression else ""),
         hint="fetch the file again, or keep what is readable of it with --allow-damaged",
     )

@@ -21,7 +21,5 @@ def read_text(blocks: Iterable[bytes], wanted: Sequence[WantedField], max_record
     try:
         text = raw.decode().removeprefix(BOM.decode())
     except UnicodeDecodeError as error:
-        return empty_chunk(
-            wanted, [Reject(0, size, "invalid_utf8", describe_utf8(raw, error), raw[:RAW_BYTES])]
-        )
+        return empty_chunk(wanted, [Reject(0, size, "invalid_utf8", describe_utf8(raw, error), raw[:RAW_BYTES])])
     return build_chunk([{"text": text}], np.zeros(1, np.int64), lambda _: raw, wanted)

@@ -105,6 +105,7 @@ class Pipeline:
         tokenizer, plan = self._prepare()
         occupant = find_occupant(self.root)
         if is_finished(occupant, plan) and not overwrite:
+            logger.info("this store is finished already: nothing to do")
             return occupant.manifest
         check_may_go_on(self.root, occupant, plan, update=update, overwrite=overwrite)
         self.root.mkdir(parents=True, exist_ok=True)

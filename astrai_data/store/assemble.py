@@ -1,8 +1,8 @@
 """The commit: from finished tasks to a store.
 
-Tables, tokenizer and pipeline are written under `meta/<plan hash>/`, then the manifest is replaced, then whatever it
-does not name is deleted. A kill before the replacement leaves the old store, one after it the new store and perhaps
-some litter, which the next commit sweeps.
+Tables, tokenizer and pipeline are written under `meta/<plan hash>/`, then the manifest is replaced, then
+whatever it does not name is deleted. A kill before the replacement leaves the old store, one after it the new
+store and perhaps some litter, which the next commit sweeps.
 """
 
 import shutil
@@ -52,20 +52,16 @@ def assemble(
     run: dict,
     position_ids_mode: str = "doc_reset",
 ) -> Manifest:
-    """Commit finished tasks, in plan order, as the store at `root`; sweep what it does not reference.
+    """Commit finished tasks as the store at `root`, then sweep away what it does not reference.
 
-    Args:
-        task_inputs: for each task, the row of `inputs` (`INPUTS_SCHEMA`) that each of its ranges is of.
-        columns: token column -> dtype name.
-        config: hashed form of the pipeline configuration; `config_hash`, `plan_hash`: `identity`'s, of the arguments.
-        tokenizer_dir: its files are copied verbatim. `ids_sha256`, `template_sha256`: store-format.md, "Hashes".
-        mask_rules: what the segments' `mask_rules` refer to.
-        packing: {"strategy", "max_packed_len"}.
-        run: whatever may differ between equal runs (times, versions, absolute addresses); goes into run.json.
+    `task_keys` are in plan order; `task_inputs` holds, for each task, the row of `inputs` (`INPUTS_SCHEMA`) that each
+    of its ranges is of. `config` is the hashed form of the pipeline configuration. `run` takes whatever may differ
+    between equal runs (times, versions, absolute addresses) and goes into run.json. Of `tokenizer_dir` the files are
+    copied verbatim. The other arguments stand in the manifest as they are: see `Manifest`.
 
     Raises:
         StoreError: a task is not finished.
-        ValueError: a hash that is not the hash of what was given, or parts of another dtype than `columns` says.
+        ValueError: a hash that is not the hash of what was given, or parts of another dtype than `columns`.
     """
     root, meta = Path(root), f"meta/{plan_hash[:16]}"
     _check_hash("config_hash", config_hash, hash_config(config, ids_sha256, template_sha256))

@@ -1,7 +1,8 @@
 """xxh3 checksums: one for every MiB of a buffer, one for a whole file.
 
-Blocks let a reader check what it fetched of a large file, and let `--verify` say which MiB is damaged; the checksum
-of the file covers what no buffer does (headers, padding). They protect against accidents, not against malice.
+Blocks let a reader check what it fetched of a large file, and let `--verify` say which MiB is damaged; the
+checksum of the file covers what no buffer does (headers, padding). They protect against accidents, not
+against malice.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
 """Token columns on disk: ragged rows as raw buffers, in an Arrow file or as bare `.bin` files.
 
-Both forms hold the same two buffers a column, `offsets` (int64 [rows + 1], from 0) and `values`; a reader needs only
-their path, place and dtype, so one reader serves both and no Arrow metadata is parsed to open a part.
+Both forms hold the same two buffers a column, `offsets` (int64 [rows + 1], from 0) and `values`; a reader
+needs only their path, place and dtype, so one reader serves both and no Arrow metadata is parsed to open a
+part.
 """
 
 from collections.abc import Iterable
@@ -118,7 +119,7 @@ def _list_type(dtype: np.dtype) -> pa.DataType:
 
 
 def _locate(root: Path, path: str) -> list[BufferRecord]:
-    """Find each buffer by its address in the mapped file: Arrow's metadata only knows places inside the batch."""
+    """Find each buffer by its address in the mapped file: Arrow only knows places inside the batch."""
     mapped = map_file(root / path)
     batch = pa.ipc.open_file(mapped).get_batch(0)
     records = []

@@ -1,8 +1,8 @@
 """The logical digest of a table: equal for equal content, however it was stored.
 
-Parquet bytes differ between writer versions, chunking and compression. This digest is SHA-256 over column names,
-types and values in one fixed form: offsets from 0 as int64, nulls as one byte an item, strings and lists of either
-offset width alike, what stands under a null cleared.
+Parquet bytes differ between writer versions, chunking and compression. This digest is SHA-256 over column
+names, types and values in one fixed form: offsets from 0 as int64, nulls as one byte an item, strings and
+lists of either offset width alike, what stands under a null cleared.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Documents and rejects of the whole store, from the files of its tasks.
 
-A task knows its inputs by ordinal, so that its bytes do not depend on the plan; here the ordinals become rows of the
-store's `inputs` table.
+A task knows its inputs by ordinal, so that its bytes do not depend on the plan; here the ordinals become rows
+of the store's `inputs` table.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
 """Folder names for domains: whatever a record calls its domain, its folder stays inside, and no two share one.
 
-`wiki` -> `wiki`; `../evil` -> `%2E.%2Fevil`; `` -> `%empty`; no domain -> `__default__`, and a domain that is called
-`__default__` -> `%5F_default__`. A `%` of the encoding is followed by two hex digits, by `empty` or by `-`, so the
-three never meet; a `%` of the domain's own becomes `%25`.
+`wiki` -> `wiki`; `../evil` -> `%2E.%2Fevil`; `` -> `%empty`; no domain -> `__default__`, and a domain that is
+called `__default__` -> `%5F_default__`. A `%` of the encoding is followed by two hex digits, by `empty` or by
+`-`, so the three never meet; a `%` of the domain's own becomes `%25`.
 """
 
 import hashlib

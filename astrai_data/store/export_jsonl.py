@@ -3,9 +3,10 @@
     {"text": ..., "domain": ..., "split": ..., "source": ..., "position": ..., "meta": {...}, "truncated": false}
 
 A line is a document, not a row: rows are a matter of packing, documents are what went in, and `source` and
-`position` lead back to the raw record. The pieces of a document that packing cut are joined again. `text` is what the
-tokens say, special tokens included (a chat keeps its turns, a text its end mark) unless they are left out;
-`truncated` tells that a length limit cut some of it away. Lines are in the order of the document ids.
+`position` lead back to the raw record. The pieces of a document that packing cut are joined again. `text` is
+what the tokens say, special tokens included (a chat keeps its turns, a text its end mark) unless they are
+left out; `truncated` tells that a length limit cut some of it away. Lines are in the order of the document
+ids.
 """
 
 from collections.abc import Iterator

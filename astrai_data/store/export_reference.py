@@ -2,8 +2,8 @@
 
     DEST/<domain>/shard_0000/{sequence,loss_mask,position_ids}.bin, meta.json
 
-One shard directory for each part, in order, numbered inside its domain. Masks and positions, which a store derives,
-are written out: 4 bytes a token and key unless the configuration's `output.dtype` says otherwise.
+One shard directory for each part, in order, numbered inside its domain. Masks and positions, which a store
+derives, are written out: 4 bytes a token and key unless the configuration's `output.dtype` says otherwise.
 """
 
 from collections import Counter

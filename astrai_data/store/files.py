@@ -1,7 +1,8 @@
 """Files that are either whole or not there, and files seen as memory.
 
-Every file is written under a temporary name beside its place and renamed. Only the files that make others count
-(`task.json`, `manifest.json`) are synced to disk: after a power cut a file they name may be short, and sizes tell.
+Every file is written under a temporary name beside its place and renamed. Only the files that make others
+count (`task.json`, `manifest.json`) are synced to disk: after a power cut a file they name may be short, and
+sizes tell.
 """
 
 import os
@@ -53,7 +54,7 @@ def sync(path: Path) -> None:
 
 
 def map_file(path: Path) -> pa.Buffer:
-    """The file's bytes, read-only, mapped: [size]. The mapping lives as long as the buffer and holds no descriptor."""
+    """The file's bytes [size], mapped read-only for as long as the buffer lives; no descriptor is held."""
     if path.stat().st_size == 0:  # an empty file cannot be mapped
         return pa.py_buffer(b"")
     with pa.memory_map(str(path)) as mapped:

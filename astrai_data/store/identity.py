@@ -1,7 +1,7 @@
 """Canonical JSON and the hashes that name things.
 
-A hash here decides whether work is reused, so it covers what decides bytes and nothing else: no path, no time, no
-library version. A change of ours that changes bytes raises `BYTES_VERSION`.
+A hash here decides whether work is reused, so it covers what decides bytes and nothing else: no path, no
+time, no library version. A change of ours that changes bytes raises `BYTES_VERSION`.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """The manifest: the one file that says what a store is, and the only commit point.
 
-Readers trust only what it names, and it is replaced as one file, last. It holds nothing that may differ between two
-equal runs; times, versions and absolute addresses stand in `run.json`, whose place it names but whose digest it does
-not know.
+Readers trust only what it names, and it is replaced as one file, last. It holds nothing that may differ
+between two equal runs; times, versions and absolute addresses stand in `run.json`, whose place it names but
+whose digest it does not know.
 """
 
 import dataclasses

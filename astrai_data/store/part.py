@@ -1,7 +1,7 @@
 """One mapped part: its tokens, its segments, and what follows from them.
 
-Loss mask, positions and segment lengths are nowhere stored; they are computed here, for a range of tokens or for a
-choice of rows, from the runs of the segments concerned and no others.
+Loss mask, positions and segment lengths are nowhere stored; they are computed here, for a range of tokens or
+for a choice of rows, from the runs of the segments concerned and no others.
 """
 
 from functools import cached_property
@@ -11,6 +11,7 @@ import numpy as np
 from astrai_data.pack.positions import doc_reset
 from astrai_data.pack.segments import Segments
 from astrai_data.ragged import Ragged, offsets_of
+from astrai_data.store.row import Row
 
 
 class Part:
@@ -36,9 +37,9 @@ class Part:
         return self.columns[column].values[begin:end]
 
     def loss_mask(self, begin: int, end: int) -> np.ndarray:
-        """bool [end - begin]: whether each token of the range is a trained label."""
+        """Whether each token of the range is a flagged label: bool [end - begin]."""
         first, last = self._segments_at(begin, end)
-        mask = self._mask_of(np.arange(first, last))
+        mask = self._mask_between(first, last)
         skipped = begin - self._segment_offsets[first]
         return mask[skipped : skipped + end - begin]
 
@@ -51,6 +52,17 @@ class Part:
         skipped = begin - self._segment_offsets[first]
         return positions[skipped : skipped + end - begin]
 
+    def row(self, row: int, mode: str) -> Row:
+        """One row: token columns are views; `position_ids` as `row_positions` makes them."""
+        begin, end = self._row_offsets[row : row + 2].tolist()
+        first, last = np.searchsorted(self.segments.row, np.array([row, row + 1], np.int32)).tolist()
+        lengths = self.segments.length[first:last]
+        columns = {name: rows.values[begin:end] for name, rows in self.columns.items()}
+        positions = None if mode == "none" else np.arange(end - begin, dtype=np.int32)
+        if mode == "doc_reset" and last - first > 1:
+            positions = doc_reset(lengths)
+        return Row(columns, self._mask_between(first, last), lengths, positions)
+
     def rows(self, rows: np.ndarray, column: str) -> Ragged:
         """The given rows (int64 [n]) of a token column, copied."""
         offsets = self._row_offsets
@@ -60,8 +72,9 @@ class Part:
 
     def row_segments(self, rows: np.ndarray) -> Ragged:
         """For each of the given rows (int64 [n]), the indices of its segments."""
-        begins = np.searchsorted(self.segments.row, rows, side="left")
-        ends = np.searchsorted(self.segments.row, rows, side="right")
+        wanted = rows.astype(np.int32)  # another dtype than the segments' would copy them all
+        begins = np.searchsorted(self.segments.row, wanted, side="left")
+        ends = np.searchsorted(self.segments.row, wanted, side="right")
         return Ragged.from_lengths(ranges(begins, ends), ends - begins)
 
     def segment_lengths(self, row_segments: Ragged) -> Ragged:
@@ -77,6 +90,12 @@ class Part:
         """The segments that hold tokens `begin` to `end`."""
         first = int(np.searchsorted(self._segment_offsets, begin, side="right")) - 1
         return first, max(first, int(np.searchsorted(self._segment_offsets, end, side="left")))
+
+    def _mask_between(self, first: int, last: int) -> np.ndarray:
+        """`_mask_of` for segments `first` to `last`, which follow each other."""
+        lengths, rules = self.segments.mask_lengths, self.segments.mask_rules
+        begin, end = int(lengths.offsets[first]), int(lengths.offsets[last])
+        return np.repeat(self._trained[rules.values[begin:end]], lengths.values[begin:end])
 
     def _mask_of(self, chosen: np.ndarray) -> np.ndarray:
         """bool: whether the tokens of the chosen segments (int [n]) are trained, joined."""

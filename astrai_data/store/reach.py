@@ -1,6 +1,7 @@
 """What a manifest reaches, and sweeping away what it does not.
 
-Only `data/`, `meta/` and `rejects/` of the store are swept; anything else in the directory is not ours to delete.
+Only `data/`, `meta/` and `rejects/` of the store are swept; anything else in the directory is not ours to
+delete.
 """
 
 import os
@@ -28,7 +29,7 @@ def reachable(manifest: Manifest, tasks: pa.Table) -> set[str]:
 
 
 def unreferenced(root: Path, referenced: set[str]) -> Iterator[str]:
-    """Paths of files in the store's own folders that are not in `referenced`; folders come after what they hold."""
+    """Paths of files in the store's own folders that are not in `referenced`, deepest folders first."""
     for folder in OWN_FOLDERS:
         for parent, _, names in os.walk(root / folder, topdown=False):
             for name in sorted(names):

@@ -1,7 +1,7 @@
 """The reference's shard directory: raw `<key>.bin` files and a `meta.json` (spec/data.md, §10 and §11).
 
-It is a format we export and open, not our own: no tokenizer, no checksums, no document borders. `meta.json` is
-written last, so a directory without one is not a shard.
+It is a format we export and open, not our own: no tokenizer, no checksums, no document borders. `meta.json`
+is written last, so a directory without one is not a shard.
 """
 
 import json

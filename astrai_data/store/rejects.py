@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 import orjson
@@ -23,8 +24,8 @@ def write_rejects(root: Path, key: str, rejects: Iterable[dict]) -> int:
     Args:
         root: the store.
         key: the task key.
-        rejects: {`input`, `position`, `length`, `reason`, `message`, `raw` or `raw_base64`, `raw_truncated`}. `raw`
-            may be bytes: then what is no UTF-8 becomes `raw_base64`, and what is over 64 KiB is cut.
+        rejects: {`input`, `position`, `length`, `reason`, `message`, `raw` or `raw_base64`, `raw_truncated`}.
+            `raw` may be bytes: then what is no UTF-8 becomes `raw_base64`, and what is over 64 KiB is cut.
     """
     import zstandard
 
@@ -33,12 +34,15 @@ def write_rejects(root: Path, key: str, rejects: Iterable[dict]) -> int:
     if first is None:
         return 0
     compressor = zstandard.ZstdCompressor(level=3, write_checksum=True)
-    with replacing(root / rejects_path(key)) as temporary, open(temporary, "wb") as file:
-        with compressor.stream_writer(file, closefd=False) as stream:
-            stream.write(_line(first))
-            count = 1
-            for count, reject in enumerate(rejects, 2):  # noqa: B007 (the last one is the result)
-                stream.write(_line(reject))
+    count = 0
+    with (
+        replacing(root / rejects_path(key)) as temporary,
+        open(temporary, "wb") as file,
+        compressor.stream_writer(file, closefd=False) as stream,
+    ):
+        for reject in chain([first], rejects):
+            stream.write(_line(reject))
+            count += 1
     return count
 
 

@@ -1,6 +1,7 @@
 """From the records of tasks to the tables and sums of the store.
 
-Nothing here reads tokens: rows are counted from the offsets of each part, everything else from what the tasks noted.
+Nothing here reads tokens: rows are counted from the offsets of each part, everything else from what the tasks
+noted.
 """
 
 import dataclasses
@@ -102,7 +103,7 @@ def _tasks(root: Path, tasks: list[TaskRecord], task_inputs: list[list[int]]) ->
 
 
 def store_sums(tasks: list[TaskRecord]) -> dict:
-    """The manifest's `totals`, `domains` and `splits`: `COUNTS` of the whole store, of each domain and each split."""
+    """The manifest's `totals`, `domains` and `splits`: `COUNTS` of all, of each domain, of each split."""
     counts: dict[tuple[str, str | None], Counter] = {}
     for task in tasks:
         for part in task.parts:

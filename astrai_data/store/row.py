@@ -1,10 +1,11 @@
-"""A row, and a batch of rows, as a reader hands them out: one attribute for each token column, and what is derived."""
+"""A row, and a batch of rows, as a reader hands them out: token columns, and what is derived from segments."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
+from astrai_data.pack.positions import doc_reset
 from astrai_data.ragged import Ragged, offsets_of
 
 
@@ -14,7 +15,7 @@ class Row:
 
     Attributes:
         columns: token column -> [n]; each is also an attribute (`row.sequence`).
-        loss_mask: bool [n], whether the label is trained; the first label of a segment never is, whatever stands here.
+        loss_mask: bool [n], whether the label is flagged; the first of a segment is never trained all the same.
         segment_lengths: int32 [k], tokens of each segment of the row.
         position_ids: int32 [n]; None where the store's mode is `none`.
     """
@@ -62,7 +63,7 @@ class RowBatch:
         )
 
     def to_arrow(self, with_loss_mask: bool) -> pa.RecordBatch:
-        """Token columns (sharing their buffers), `loss_mask` if asked for, and `segment_lengths`, as `large_list`s."""
+        """Token columns (sharing their buffers), `loss_mask` if asked for, `segment_lengths`: `large_list`s."""
         arrays = {name: rows.to_arrow() for name, rows in self.columns.items()}
         if with_loss_mask:
             arrays["loss_mask"] = self.loss_mask.to_arrow()
@@ -71,6 +72,8 @@ class RowBatch:
 
 def join(batches: list[RowBatch], order: np.ndarray) -> RowBatch:
     """The rows of all `batches` (at least one) one after the other, then rearranged by `order` int64 [n]."""
+    if len(batches) == 1 and (np.diff(order) > 0).all():
+        return batches[0]
     first = batches[0]
     return RowBatch(
         {name: _join([batch.columns[name] for batch in batches], order) for name in first.columns},
@@ -85,14 +88,11 @@ def _join(parts: list[Ragged], order: np.ndarray) -> Ragged:
 
 
 def row_positions(segment_lengths: Ragged, mode: str) -> Ragged | None:
-    """`position_ids` of rows: from the begin of each segment (`doc_reset`), of each row (`continuous`), or None."""
+    """`position_ids` of rows: from each segment's begin (`doc_reset`), each row's (`continuous`), or None."""
     if mode == "none":
         return None
-    sums = offsets_of(segment_lengths.flat)
-    offsets = sums[segment_lengths.offsets - segment_lengths.offsets[0]]
-    lengths = segment_lengths.flat if mode == "doc_reset" else np.diff(offsets)
-    begins = np.repeat(offsets_of(lengths)[:-1], lengths)
-    return Ragged((np.arange(offsets[-1]) - begins).astype(np.int32), offsets)
+    offsets = offsets_of(segment_lengths.flat)[segment_lengths.offsets - segment_lengths.offsets[0]]
+    return Ragged(doc_reset(segment_lengths.flat if mode == "doc_reset" else np.diff(offsets)), offsets)
 
 
 def _column(holder: Row | RowBatch, name: str):

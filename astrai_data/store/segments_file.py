@@ -1,6 +1,7 @@
 """The segments of one part as an Arrow file (store-format.md, "Segments").
 
-`column` and `member` tell the columns of a record and the members of a group apart; in packed stores they are 0.
+`column` and `member` tell the columns of a record and the members of a group apart; in packed stores they are
+0.
 """
 
 from pathlib import Path

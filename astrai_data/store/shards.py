@@ -1,4 +1,4 @@
-"""The shards of a store, or of one split of it, as columns: 10,000 of them cost no Python objects until looked at."""
+"""The shards of a store, or of one split of it, as columns: none is a Python object until it is looked at."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -66,8 +66,8 @@ class Shards(Sequence):
         buffers = tuple(BufferRecord(**buffer) for buffer in fields.pop("buffers"))
         return ShardInfo(buffers=buffers, **fields)
 
-    def of_rows(self, rows: np.ndarray) -> np.ndarray:
-        """int64 [n]: the shard of each of `rows`, which are counted inside the split."""
+    def of_rows(self, rows: np.ndarray | int) -> np.ndarray:
+        """The shard of each of `rows`, which are counted inside the split: int64, in the shape of `rows`."""
         return np.searchsorted(self.row_offsets, rows, side="right") - 1
 
     def pieces(self, begin: int, end: int) -> Iterator[tuple[int, int, int]]:

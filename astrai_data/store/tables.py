@@ -1,7 +1,7 @@
 """The store's Parquet tables: their schemas, and writing and reading them the same way always.
 
-Settings are fixed and no time is written, so one version of the writer gives equal bytes for equal tables. Pages
-carry checksums: a damaged page is an error when it is read, not a wrong number.
+Settings are fixed and no time is written, so one version of the writer gives equal bytes for equal tables.
+Pages carry checksums: a damaged page is an error when it is read, not a wrong number.
 """
 
 from pathlib import Path

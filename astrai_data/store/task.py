@@ -1,8 +1,8 @@
 """What one task writes: its parts, documents, ledger and rejects, and the record that it is done.
 
-Bytes depend on the arguments only, not on the plan, the folder or the day, so two workers that race at one task write
-the same files and either may win. `task.json` is written last, durably: a task is finished if and only if it stands
-there and every file it lists has its size.
+Bytes depend on the arguments only, not on the plan, the folder or the day, so two workers that race at one
+task write the same files and either may win. `task.json` is written last, durably: a task is finished if and
+only if it stands there and every file it lists has its size.
 """
 
 import dataclasses
@@ -113,7 +113,7 @@ class TaskWriter:
         """Write documents, ledger and rejects, then `task.json`.
 
         Args:
-            documents: `DOCUMENTS_SCHEMA`, and `meta` where fields are kept; `input` is an ordinal of `ranges`.
+            documents: `DOCUMENTS_SCHEMA`, and `meta` where fields are kept; `input` counts `ranges`.
             ledger: of this task.
             rejects: in the store's form (store-format.md, "Rejects").
             ranges: what was read, JSON; no time may stand in it, or bytes would depend on the day.

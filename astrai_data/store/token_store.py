@@ -1,8 +1,8 @@
 """Reading a store: rows and the flat token stream, tables, documents, rejects.
 
-Opening reads the manifest and one table; parts are mapped when first touched and the least recently used are let go.
-A store pickles as its address and reopens there, holds no descriptors, threads or locks, and so survives fork and
-spawn. 10,000 shards of 2^24 tokens open in 0.2 s (`benchmarks/store.py`).
+Opening reads the manifest and one table; parts are mapped when first touched and the least recently used are
+let go. A store pickles as its address and reopens there, holds no descriptors, threads or locks, and so
+survives fork and spawn. 10,000 shards of 2^24 tokens open in 0.2 s (`benchmarks/store.py`).
 """
 
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ class TokenStore:
             max_open_parts: how many parts stay mapped.
 
         Raises:
-            StoreError: there is no store, it is unfinished, damaged or of an unknown kind, or has no such split.
+            StoreError: no store, or one that is unfinished, damaged, unknown, or without that split.
         """
         return cls(local_root(url), split, max_open_parts)
 
@@ -116,7 +116,10 @@ class TokenStore:
         Raises:
             StoreRangeError: not 0 <= index < num_rows.
         """
-        return self.rows([index])[0]
+        self._check_rows(np.array([index]))
+        shard = int(self.shards.of_rows(index))
+        local = index - int(self.shards.row_offsets[shard])
+        return self._part(shard).row(local, self.manifest.position_ids_mode)
 
     def rows(self, indices: np.ndarray | list[int]) -> RowBatch:
         """The rows of the given indices, in their order, repeats allowed.
@@ -125,9 +128,7 @@ class TokenStore:
             StoreRangeError: an index that is not 0 <= index < num_rows.
         """
         indices = np.asarray(indices, np.int64)
-        outside = indices[(indices < 0) | (indices >= self.num_rows)]
-        if len(outside):
-            raise StoreRangeError("no such row", where=self, got=int(outside[0]), wanted=f"0 to {self.num_rows - 1}")
+        self._check_rows(indices)
         shard_of = self.shards.of_rows(indices)
         order = np.argsort(shard_of, kind="stable")
         touched, begins = np.unique(shard_of[order], return_index=True)
@@ -140,9 +141,10 @@ class TokenStore:
         """Tokens `begin` to `end` of the flat stream of all shards of the split, in order.
 
         Args:
-            begin, end: 0 <= begin <= end <= num_tokens, begin < num_tokens.
-            keys: token columns, "loss_mask" (bool) and "position_ids" (int32; along the shard if `continuous`); None:
-                all token columns.
+            begin: first token, below `num_tokens`.
+            end: after the last token; `begin` for an empty range.
+            keys: token columns, "loss_mask" (bool) and "position_ids" (int32; along the shard if `continuous`);
+                None: all token columns.
 
         Returns:
             key -> [end - begin]; read-only and mapped where one shard holds the range.
@@ -162,7 +164,7 @@ class TokenStore:
         return self._part(shard).columns[column or self.columns[0]]
 
     def segments(self, shard: int) -> Segments:
-        """The segments of one shard (counted inside the split), mapped; `document` counts from `document_begin`."""
+        """The segments of one shard (counted inside the split); `document` counts from `document_begin`."""
         return self._part(shard).segments
 
     def table(self, name: str) -> pa.Table:
@@ -170,7 +172,7 @@ class TokenStore:
         return read_table(self.root / self.manifest.tables[name]["path"])
 
     def documents(self) -> pa.Table:
-        """Every document of the store, all splits, in the order of their ids; `input` is a row of `inputs`."""
+        """Every document of the store, all splits, in order of id; `input` is a row of `inputs`."""
         return read_documents(self.root, self.table("tasks"))
 
     def rejects(self) -> Iterator[dict]:
@@ -184,7 +186,7 @@ class TokenStore:
         return Tokenizer.from_pretrained(self.root / self.manifest.tokenizer["path"])
 
     def to_arrow(self) -> pa.Table:
-        """All rows of the split: token columns (mapped), `segment_lengths`, and `loss_mask` where the store has one.
+        """All rows of the split: token columns (mapped), `loss_mask` where the store has one, `segment_lengths`.
 
         Every part stays mapped as long as the table lives; the mask takes one bit a token.
         """
@@ -196,6 +198,12 @@ class TokenStore:
         from astrai_data.store.verify import verify_store
 
         return verify_store(self.root)
+
+    def _check_rows(self, indices: np.ndarray) -> None:
+        outside = indices[(indices < 0) | (indices >= self.num_rows)]
+        if len(outside):
+            wanted = f"0 to {self.num_rows - 1}"
+            raise StoreRangeError("no such row", where=self, got=int(outside[0]), wanted=wanted)
 
     def _open_part(self, shard: int) -> Part:
         buffers = self.shards[shard].buffers

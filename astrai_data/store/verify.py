@@ -1,9 +1,9 @@
 """Proving a store: every file that the manifest reaches is read and held against what was noted of it.
 
-The chain: `run.json` names the SHA-256 of the manifest and of every table file; the manifest names logical digests of
-the tables and the SHA-256 of tokenizer and pipeline; the `tasks` table names the checksum of every file of a task. So
-one flipped byte anywhere but in `run.json`, which is a witness and not itself checked, is found and its file named.
-What a damaged file would have told is then left unchecked rather than guessed at.
+The chain: `run.json` names the SHA-256 of the manifest and of every table file; the manifest names logical
+digests of the tables and the SHA-256 of tokenizer and pipeline; the `tasks` table names the checksum of every
+file of a task. So one flipped byte anywhere but in `run.json`, which is a witness and not itself checked, is
+found and its file named. What a damaged file would have told is then left unchecked rather than guessed at.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ import pyarrow as pa
 from astrai_data.errors import AstraiError, StoreError
 from astrai_data.store.digest import table_digest
 from astrai_data.store.finding import Finding
-from astrai_data.store.identity import plan_hash, sha256_hex
+from astrai_data.store.identity import plan_hash
 from astrai_data.store.locate import local_root, read_manifest
 from astrai_data.store.manifest import FILE_NAME, Manifest
 from astrai_data.store.reach import reachable, unreferenced

@@ -1,7 +1,7 @@
 """Whole files that contradict each other: what checksums cannot see.
 
-Ids fit the vocabulary, segments cover rows, mask runs cover segments, and the sums of parts, documents, ledgers and
-manifest agree. A defect of the writer shows here.
+Ids fit the vocabulary, segments cover rows, mask runs cover segments, and the sums of parts, documents,
+ledgers and manifest agree. A defect of the writer shows here.
 """
 
 from collections import Counter

@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 import tokenizers as tk
 import xxhash
-from toys import write_bpe_tokenizer
 
 from astrai_data.ledger import Ledger
 from astrai_data.pack import gather, plan
@@ -15,6 +14,7 @@ from astrai_data.ragged import Ragged
 from astrai_data.store import MaskRule, TaskWriter, assemble
 from astrai_data.store.identity import config_hash, plan_hash
 from astrai_data.store.tables import DOCUMENTS_SCHEMA, INPUTS_SCHEMA
+from tests.data.toys import write_bpe_tokenizer
 
 RULES = [MaskRule("prompt", False), MaskRule("response", True)]
 CAPACITY = 64

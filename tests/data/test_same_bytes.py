@@ -30,9 +30,11 @@ def corpus(tmp_path_factory):
 
 
 def _write_large(path: Path, name: str) -> None:
-    """Records of many lengths; the text repeats, which makes it quick to tokenize."""
+    """Records of many lengths; most bytes lie in a field that nothing reads, which makes the file quick to process."""
     path.parent.mkdir(exist_ok=True)
-    block = "".join(f'{{"text": "{name} {i} {"the quick brown fox " * (i * 7919 % 211)}"}}\n' for i in range(2000))
+    words = "the quick brown fox jumps over it "
+    texts = [f"{name} {i} {words * (i * 7919 % 23)}" for i in range(1000)]
+    block = "".join(f'{{"text": "{text}", "unread": "{"x" * 8000}"}}\n' for text in texts)
     with path.open("w") as file:
         while file.tell() < FILE_BYTES:
             file.write(block)
@@ -71,10 +73,10 @@ def test_kill_and_restart(corpus, tmp_path, moment, workers):
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert not (store / "manifest.json").exists()
-    finished = _finished_tasks(store)
+    noted = len(list(store.glob(".work/done/*.json")))
     again = astrai(*arguments, check=True)
     assert digests(store) == digests(corpus / "store")
-    assert ("from before" in again.stderr) == bool(list(store.glob(".work/done/*"))) or finished in (0, 1, 2, 3)
+    assert ("from before" in again.stderr) == (noted > 0)
 
 
 def test_another_day_and_folder(corpus, tmp_path):
