@@ -53,7 +53,8 @@ class Session:
 
         self._duckdb, self._allow_files = duckdb, allow_files
         self._lock = threading.Lock()
-        self._failure: Exception | None = None
+        self._failure: BaseException | None = None
+        self._readers: list[pa.RecordBatchReader] = []
         self._connection = duckdb.connect(":memory:", config=_settings(allow_files))
         columns = StoreColumns(store)
         self.views = register_views(self._connection, columns, self.register)
@@ -68,7 +69,10 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Let go of the store's files."""
+        """End all streams and let go of the store's files."""
+        # A stream that outlives its connection crashes the process when it is freed, if it calls our functions.
+        for reader in self._readers:
+            reader.close()
         self._connection.close()
 
     def register(self, name: str, function: Callable, parameter: str, returns: str) -> None:
@@ -78,7 +82,7 @@ class Session:
             with self._lock:
                 try:
                     return function(argument)
-                except Exception as error:
+                except BaseException as error:  # KeyboardInterrupt, too, must come out as itself
                     self._failure = error
                     raise
 
@@ -94,6 +98,7 @@ class Session:
         if relation is None:
             return pa.table({}).to_reader()
         reader = self._ask(sql, lambda: relation.to_arrow_reader(batch_rows))
+        self._readers.append(reader)
         schema = pa.schema([_plain_field(field) for field in reader.schema])
         return pa.RecordBatchReader.from_batches(schema, self._batches(sql, reader, schema))
 

@@ -4,7 +4,7 @@
 last wins; an integer beyond 64 bits becomes a float.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import orjson
@@ -17,15 +17,15 @@ from astrai_data.records.framing import Frames
 def parse_lines(frames: Frames, wanted: Sequence[WantedField]) -> RecordChunk:
     """The records of `frames` as columns."""
     lines, positions = frames.lines, frames.positions
-    records = _parse_objects(lines)
-    if None not in records:
+    records = _parse(lines)
+    if set(map(type, records)) <= {dict}:
         return build_chunk(records, positions, lines.__getitem__, wanted, frames.rejects)
     rejects = [
         explain(line, position)
         for line, position, record in zip(lines, positions.tolist(), records, strict=True)
-        if record is None and not _is_blank(line)
+        if type(record) is not dict and not _is_blank(line)
     ]
-    kept = [index for index, record in enumerate(records) if record is not None]
+    kept = [index for index, record in enumerate(records) if type(record) is dict]
     return build_chunk(
         [records[i] for i in kept],
         positions[np.array(kept, np.int64)],
@@ -35,17 +35,16 @@ def parse_lines(frames: Frames, wanted: Sequence[WantedField]) -> RecordChunk:
     )
 
 
-def _parse_objects(lines: list[bytes]) -> list[dict | None]:
-    """One object a line; None for whatever else a line may be."""
+def _parse(lines: Iterable[bytes]) -> list:
+    """What each line holds; None where that is not JSON."""
     loads = orjson.loads
-    records: list[dict | None] = []
+    records = []
     append = records.append
     for line in lines:
         try:
-            record = loads(line)
+            append(loads(line))
         except ValueError:
-            record = None
-        append(record if type(record) is dict else None)
+            append(None)
     return records
 
 

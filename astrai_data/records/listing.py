@@ -37,15 +37,13 @@ def find_files(path: str) -> tuple[list[FoundFile], bool]:
 
 def _find_local(path: str) -> tuple[list[FoundFile], bool]:
     if os.path.isfile(path):
-        return [_local_file(path, os.path.basename(path))], False
+        return list(_local_files(os.path.dirname(path), [os.path.basename(path)])), False
     if os.path.isdir(path):
-        return [_local_file(os.path.join(path, name), name) for name in _walk(path, "", frozenset())], True
+        return list(_local_files(path, _walk(path, "", frozenset()))), True
     if not glob.has_magic(path):
         raise _missing(path, "no such input file")
     prefix, pattern = _split_pattern(path)
-    names = set(glob.iglob(pattern, root_dir=prefix, recursive=True))
-    files = [_local_file(os.path.join(prefix, name), name) for name in names]
-    files = [file for file in files if file is not None]
+    files = list(_local_files(prefix, set(glob.iglob(pattern, root_dir=prefix, recursive=True))))
     if not files:
         raise _missing(path, "no file matches a pattern")
     return files, False
@@ -63,15 +61,20 @@ def _walk(root: str, below: str, ancestors: frozenset) -> Iterator[str]:
                 continue
             if entry.is_dir():
                 yield from _walk(root, f"{below}{entry.name}/", ancestors | {here})
-            elif entry.is_file():
+            else:
                 yield below + entry.name
 
 
-def _local_file(path: str, name: str) -> FoundFile | None:
-    status = os.stat(path)
-    if not stat.S_ISREG(status.st_mode):
-        return None
-    return FoundFile(path, _printable(name), status.st_size, str(status.st_mtime_ns))
+def _local_files(root: str, names: Iterable[str]) -> Iterator[FoundFile]:
+    """The regular files among `names`; a link to nothing is an error, not an absence."""
+    for name in names:
+        path = os.path.join(root, name)
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            raise InputError("an input file cannot be opened", where=path, got=error) from error
+        if stat.S_ISREG(status.st_mode):
+            yield FoundFile(path, _printable(name), status.st_size, str(status.st_mtime_ns))
 
 
 def _printable(name: str) -> str:

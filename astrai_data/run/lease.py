@@ -75,18 +75,16 @@ class Lease:
 
     def _break_if_dead(self) -> None:
         lock = read_lock(self._path)
-        if lock is None:
-            self._path.unlink(missing_ok=True)
-        elif is_alive(lock):
-            raise RunError(
-                "another run is working on this store",
-                where=self._path,
-                got=f"process {lock.get('pid')} on {lock.get('host')}, renewed {_ago(lock)} ago",
-                wanted="no other run",
-                hint="wait for it or stop it; a lock whose process is gone is broken by itself",
-            )
-        else:
-            self._bury(lock)
+        if lock is None or not is_alive(lock):
+            self._bury(lock or {})
+            return
+        raise RunError(
+            "another run is working on this store",
+            where=self._path,
+            got=f"process {lock.get('pid')} on {lock.get('host')}, renewed {_ago(lock)} ago",
+            wanted="no other run",
+            hint="wait for it or stop it; a lock whose process is gone is broken by itself",
+        )
 
     def _bury(self, dead: dict) -> None:
         """Take away a dead run's lock; of several runs that try, one wins the rename and all try again."""
@@ -123,7 +121,7 @@ def is_alive(lock: dict) -> bool:
     if lock.get("host") == socket.gethostname() and lock.get("boot_id") == boot_id():
         try:
             return abs(psutil.Process(lock["pid"]).create_time() - lock["pid_start"]) < 1.0
-        except (psutil.NoSuchProcess, KeyError):
+        except (psutil.NoSuchProcess, KeyError, TypeError, ValueError):
             return False
     return abs(time.time() - lock.get("renewed_unix_s", 0)) < EXPIRE_S
 

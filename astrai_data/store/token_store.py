@@ -168,7 +168,13 @@ class TokenStore:
         return self._part(shard).segments
 
     def table(self, name: str) -> pa.Table:
-        """A table of the whole store: "rows", "shards", "inputs", "tasks" or "ledger"."""
+        """A table of the whole store: "rows", "shards", "inputs", "tasks" or "ledger".
+
+        Raises:
+            StoreError: an unknown name, or a damaged table.
+        """
+        if name not in self.manifest.tables:
+            raise StoreError("no such table", where=self.root, got=name, wanted=", ".join(self.manifest.tables))
         return read_table(self.root / self.manifest.tables[name]["path"])
 
     def documents(self) -> pa.Table:

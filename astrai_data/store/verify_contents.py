@@ -51,7 +51,11 @@ class Contents:
         shards = Shards(self.tables["shards"], None)
         task_of = self.tables["shards"]["task"].to_numpy()
         for task, key in enumerate(self.tables["tasks"]["key"].to_pylist()):
-            yield from self._check_task(key, [shards[i] for i in np.flatnonzero(task_of == task).tolist()])
+            try:
+                yield from self._check_task(key, [shards[i] for i in np.flatnonzero(task_of == task).tolist()])
+            except StoreError as error:
+                self.complete = False
+                yield Finding(f"data/{key}", f"{error.what}: {error.where}: {error.got}")
         if self.complete:
             yield from self._check_sums()
             yield from self._check_ledger()

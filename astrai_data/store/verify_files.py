@@ -57,7 +57,7 @@ def _check_file(root: Path, file: dict, buffers: list[tuple[int, BufferRecord]])
 
 def _check_blocks(root: Path, buffers: list[tuple[int, BufferRecord]]) -> Iterator[Finding]:
     for shard, buffer in buffers:
-        data = map_file(root / buffer.path).slice(buffer.offset, buffer.length)
+        data = memoryview(map_file(root / buffer.path))[buffer.offset : buffer.offset + buffer.length]
         for block in damaged_blocks(data, buffer.block_xxh3):
             begin = buffer.offset + block * BLOCK_BYTES
             end = min(begin + BLOCK_BYTES, buffer.offset + buffer.length)

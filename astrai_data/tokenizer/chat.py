@@ -166,7 +166,9 @@ def apply_to_all(encoder: ChatEncoder, messages: list, system_prompt: str | None
     """
     many = bool(messages) and isinstance(messages[0], list)
     start = [{"role": "system", "content": system_prompt}] if system_prompt else []
-    batch = [start + conversation for conversation in (messages if many else [messages])]
+    batch = messages if many else [messages]
+    if start:
+        batch = [start + conversation if isinstance(conversation, list) else conversation for conversation in batch]
     if tokenize:
         results = [accepted(result).ids.tolist() for result in encoder.encode(batch)]
     else:

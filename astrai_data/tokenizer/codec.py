@@ -92,6 +92,8 @@ class Codec:
         Raises:
             TokenizerError: it does something else than put fixed ids around a sequence.
         """
+        if not self.vocabulary.may_add_ids:
+            return (), ()
         library = self.truth.parsing
         first = library.encode(_PROBES[0])
         plain = np.flatnonzero(np.equal(first.special_tokens_mask, 0))

@@ -57,7 +57,7 @@ def _without_content(index: int, message: dict) -> dict:
 
 
 def _is_absent(key: str, value: object) -> bool:
-    return value is None or (key == "tool_calls" and value == [])
+    return (value is None and key != "content") or (key == "tool_calls" and value == [])
 
 
 def _kind(value: object) -> str:

@@ -28,6 +28,7 @@ from astrai_data.tokenizer.vocabulary import Vocabulary
 
 Encode = Callable[[list[str], SpecialTokens], Encoded]
 
+_NOTHING = "(?!)"  # a pattern that matches nowhere
 _FIRST_STAND_IN = 0x100000  # private use, plane 16
 _NUM_STAND_INS = 0xFFFD
 
@@ -45,7 +46,7 @@ class SpecialStrings:
 
     @cached_property
     def _pattern(self) -> re.Pattern:
-        return re.compile("(" + "|".join(map(re.escape, self._ordered)) + ")")
+        return re.compile("(" + ("|".join(map(re.escape, self._ordered)) or _NOTHING) + ")")
 
     @cached_property
     def _openings(self) -> list[str]:

@@ -107,9 +107,6 @@ class Tokenizer:
     def __len__(self) -> int:
         return len(self._ids)
 
-    def __bool__(self) -> bool:
-        return self._codec is not None
-
     @property
     def vocab_size(self) -> int:
         """Number of tokens, added ones included; 0 before loading."""
@@ -190,20 +187,18 @@ class Tokenizer:
         is_pretokenized: bool = False,
         add_special_tokens: bool = True,
     ) -> list:
-        """Ids (or token strings, without `out_ids`) of a text, or a list of them for a list of texts.
+        """Ids (or, without `out_ids`, token strings) of a text, or a list of them for a list of texts.
 
-        With `is_pretokenized` a text is a list of words, and a batch a list of such lists. `add_special_tokens` puts
-        the post-processor's ids around each text.
+        `is_pretokenized`: a text is a list of words. `add_special_tokens`: the post-processor's ids stand around it.
         """
         return self._loaded.encode(text, out_ids, is_pretokenized, add_special_tokens)
 
     def encode_batch(
         self, texts: list[str], *, special_tokens: SpecialTokens = "parse"
     ) -> tuple[np.ndarray, np.ndarray]:
-        """All texts in one call to the backend: ids (int32 [total]) and offsets (int64 [n + 1]).
+        """All texts in one call to the backend: ids (int32 [total]) and offsets (int64 [n + 1]), nothing added.
 
-        `special_tokens`: their strings in the texts are tokens (`parse`) or plain text (`text`). The post-processor
-        is not run.
+        Special-token strings in the texts are tokens (`parse`) or plain text (`text`).
         """
         rows = self._loaded.encode_batch(texts, special_tokens)
         return rows.values, rows.offsets

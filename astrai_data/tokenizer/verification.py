@@ -5,8 +5,10 @@ and as text. One difference anywhere means that `tokenizers` is used.
 """
 
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +17,13 @@ import orjson
 from astrai_data.errors import TokenizerError
 from astrai_data.ragged import Ragged
 from astrai_data.tokenizer.adversarial import adversarial_texts
+from astrai_data.tokenizer.alignment import count_bytes
 from astrai_data.tokenizer.backends import Backend, check_backend_name, open_backend
 from astrai_data.tokenizer.files import read_files
 from astrai_data.tokenizer.vocabulary import Vocabulary, parse_definition
 
 _TEXTS_PER_CALL = 64
+_MAX_LETTERS = 100_000
 
 
 @dataclass(frozen=True)
@@ -64,29 +68,42 @@ def choose_backend(path: str | Path, requested: str, texts: list[str], *, budget
 
 
 def check_backend(path: str | Path, texts: list[str], *, budget_s: float = 10.0) -> BackendCheck:
-    """Compare `fastokens` with `tokenizers` on adversarial strings and, while `budget_s` lasts, on `texts`."""
+    """Compare `fastokens` with `tokenizers` on adversarial strings and, while `budget_s` lasts, on `texts`.
+
+    Of a long text only the beginning is tried.
+    """
     started = time.monotonic()
     definition = parse_definition(read_files(Path(path)).tokenizer_json)
     tokenizer_json = orjson.dumps(definition).decode()
     truth = open_backend("tokenizers", tokenizer_json)
-    num_texts = num_bytes = 0
-    reason = ""
     try:
         tried = open_backend("fastokens", tokenizer_json)
     except TokenizerError as error:
         return BackendCheck(False, str(error.got), 0, 0, time.monotonic() - started)
-    hostile = adversarial_texts(Vocabulary.from_definition(definition))
-    todo = hostile + texts
-    for begin in range(0, len(todo), _TEXTS_PER_CALL):
-        if begin > len(hostile) and time.monotonic() - started > budget_s:
+    hostile = list(_chunks(adversarial_texts(Vocabulary.from_definition(definition))))
+    num_texts = num_bytes = 0
+    for number, chunk in enumerate(chain(hostile, _chunks(texts))):
+        if number >= len(hostile) and time.monotonic() - started > budget_s:
             break
-        chunk = todo[begin : begin + _TEXTS_PER_CALL]
-        reason = _difference(truth, tried, chunk)
         num_texts += len(chunk)
-        num_bytes += sum(len(text.encode()) for text in chunk)
-        if reason:
-            break
-    return BackendCheck(not reason, reason, num_texts, num_bytes, time.monotonic() - started)
+        num_bytes += sum(map(count_bytes, chunk))
+        if reason := _difference(truth, tried, chunk):
+            return BackendCheck(False, reason, num_texts, num_bytes, time.monotonic() - started)
+    return BackendCheck(True, "", num_texts, num_bytes, time.monotonic() - started)
+
+
+def _chunks(texts: list[str]) -> Iterator[list[str]]:
+    """Texts in small groups, so that the time can be looked at between them."""
+    chunk: list[str] = []
+    num_letters = 0
+    for text in texts:
+        chunk.append(text[:_MAX_LETTERS])
+        num_letters += len(chunk[-1])
+        if len(chunk) == _TEXTS_PER_CALL or num_letters >= _MAX_LETTERS:
+            yield chunk
+            chunk, num_letters = [], 0
+    if chunk:
+        yield chunk
 
 
 def _difference(truth: Backend, tried: Backend, texts: list[str]) -> str:

@@ -13,6 +13,8 @@ import orjson
 
 from astrai_data.errors import TokenizerError
 
+_SEQUENCE_KEYS = ("pretokenizers", "normalizers", "decoders", "processors")
+
 
 @dataclass(frozen=True)
 class AddedToken:
@@ -35,6 +37,7 @@ class Vocabulary:
         is_byte_level: tokens are spelled in the 256-letter byte alphabet, so decoding is gathering bytes.
         has_normalizer: the text is changed before it is tokenized.
         adds_prefix_space: a space is put in front of the text.
+        may_add_ids: there is a post-processor that can put ids around a sequence.
     """
 
     ids: dict[str, int]
@@ -42,6 +45,7 @@ class Vocabulary:
     is_byte_level: bool
     has_normalizer: bool
     adds_prefix_space: bool
+    may_add_ids: bool
 
     @classmethod
     def from_definition(cls, definition: dict) -> "Vocabulary":
@@ -55,12 +59,14 @@ class Vocabulary:
         steps = _steps(definition.get("pre_tokenizer")) + _steps(definition.get("normalizer"))
         byte_steps = [step for step in steps if step.get("type") == "ByteLevel"]
         decoder = _steps(definition.get("decoder"))
+        post = _steps(definition.get("post_processor"))
         return cls(
             ids=ids,
             added=added,
             is_byte_level=bool(byte_steps) and [step.get("type") for step in decoder] == ["ByteLevel"],
             has_normalizer=bool(_steps(definition.get("normalizer"))),
             adds_prefix_space=any(step.get("add_prefix_space") for step in byte_steps),
+            may_add_ids=any(step.get("type") != "ByteLevel" for step in post),
         )
 
     @cached_property
@@ -141,10 +147,10 @@ def _added_token(entry: dict) -> AddedToken:
 
 
 def _steps(component: dict | None) -> list[dict]:
-    """The members of a normaliser, pre-tokenizer or decoder, sequences unfolded."""
+    """The members of a normaliser, pre-tokenizer, post-processor or decoder, sequences unfolded."""
     if not component:
         return []
     if component.get("type") != "Sequence":
         return [component]
-    members = next((component[key] for key in ("pretokenizers", "normalizers", "decoders") if key in component), [])
+    members = next((component[key] for key in _SEQUENCE_KEYS if key in component), [])
     return [step for member in members for step in _steps(member)]

@@ -96,7 +96,7 @@ def test_cells(value, text, shortened):
 
 def test_a_table_shows_its_first_rows_numbers_to_the_right():
     table = pa.table({"n": [1, 1000, 5], "name": ["a", "b", "c"]})
-    assert drawn(table, 2).splitlines()[2:] == ["   1   a    ", "1000   b    "]
+    assert [line.rstrip() for line in drawn(table, 2).splitlines()[2:]] == ["   1   a", "1000   b"]
     shown = [write_table(table.to_reader(), Console(file=io.StringIO()), most).has_more for most in (2, 3)]
     assert shown == [True, False]
 

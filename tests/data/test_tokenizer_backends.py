@@ -124,7 +124,7 @@ def test_auto_takes_the_fast_one_where_it_is_equal(directory):
     ("model", "pre_tokenizer", "reason"),
     [
         (tk.models.Unigram([("<unk>", 0.0), ("\u2581a", -1.5)], 0, False), tk.pre_tokenizers.Metaspace(), "Metaspace"),
-        (tk.models.WordLevel({"a": 0}, unk_token="a"), tk.pre_tokenizers.Whitespace(), "WordLevel"),
+        (tk.models.WordLevel({"a": 0}, unk_token="a"), tk.pre_tokenizers.ByteLevel(), "WordLevel"),
     ],
 )
 def test_what_the_fast_one_refuses_runs_on_the_other(tmp_path, model, pre_tokenizer, reason):
@@ -142,6 +142,12 @@ def test_what_the_fast_one_refuses_runs_on_the_other(tmp_path, model, pre_tokeni
 
 def test_asking_for_the_truth_checks_nothing(tmp_path):
     assert choose_backend(tmp_path / "nowhere", "tokenizers", [])[1]["reason"] == "asked for"
+
+
+def test_of_a_long_text_only_the_beginning_is_tried(directory):
+    check = check_backend(directory, ["the dog " * 100_000, "x"], budget_s=60.0)
+    assert check.equal
+    assert 100_000 < check.num_bytes < 300_000
 
 
 def test_an_unknown_request(directory):
