@@ -39,9 +39,8 @@ def stored_documents(store: TokenStore) -> dict[int, tuple[list[int], list[int]]
             piece = (int(segments.token_start[i]), tokens.values[at : at + length].tolist(), mask)
             pieces.setdefault(info.document_begin + int(segments.document[i]), []).append(piece)
             at += length
-    return {
-        number: tuple(joined([part[i] for part in sorted(parts)]) for i in (1, 2)) for number, parts in pieces.items()
-    }
+    in_order = {number: sorted(parts) for number, parts in pieces.items()}
+    return {number: tuple(joined([part[i] for part in parts]) for i in (1, 2)) for number, parts in in_order.items()}
 
 
 def joined(lists: list[list[int]]) -> list[int]:
