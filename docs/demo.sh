@@ -8,7 +8,7 @@ OUT=demo-out
 rm -rf "$OUT" && mkdir -p "$OUT/text"
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
-run() { printf '$'; printf ' %q' "$@" | sed "s/\\\\ / /g; s/\\\\\([*(),']\)/\1/g"; printf '\n'; "$@"; }
+run() { printf '$'; for word in "$@"; do case $word in *[*\ ]*) printf ' "%s"' "$word" ;; *) printf ' %s' "$word" ;; esac; done; printf '\n'; "$@"; }
 ask() { printf '\n%s\n$ astrai inspect %s --sql "%s"\n' "$1" "$OUT/store" "$2"; astrai inspect "$OUT/store" --sql "$2"; }
 
 library=$(python -c 'import sysconfig; print(sysconfig.get_paths()["stdlib"])')

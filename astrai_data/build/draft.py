@@ -79,8 +79,8 @@ class _Desk:
         self.contributed = np.zeros(num_records, bool)
         self.skipped: dict[int, str] = {}
         self.refused: dict[int, ChatRefusal] = {}
-        # For each section that ends documents: (number of strips so far, bool [n] contributed).
-        self.ends: list[tuple[int, np.ndarray]] = []
+        # For each section that ends documents: (its first strip, the one behind its last, bool [n] contributed).
+        self.ends: list[tuple[int, int, np.ndarray]] = []
 
     def add_texts(self, section: Section, column: pa.LargeStringArray) -> None:
         read = read_texts(self.config, column, length_limits=self.length_limits)
@@ -88,9 +88,10 @@ class _Desk:
         strip = encode_texts(self.config, self.tokenizer, read, rule)
         first = ~self.contributed if section.add_special_tokens is None else section.add_special_tokens
         self._note(read.texts, read.present, read.num_bytes, read.skipped)
+        begin = len(self.strips)
         self.strips += add_around(self.tokenizer, strip, read.present & first, rule)
         if section.append_eos:
-            self.ends.append((len(self.strips), read.present))
+            self.ends.append((begin, len(self.strips), read.present))
 
     def add_chats(self, section: Section, column: pa.LargeBinaryArray) -> None:
         chats = build_chats(self.config, self.tokenizer, section, column, self.rule_numbers)
@@ -101,9 +102,9 @@ class _Desk:
     def add_eos(self, eos_id: int) -> None:
         """EOS after the last section of each record that ends documents, unless it is there already."""
         rule, later = self.rule_numbers[MaskRule("eos", True)], np.zeros(len(self.contributed), bool)
-        for position, present in reversed(self.ends):
-            ended = ends_with(join(self.strips[:position]), eos_id)
-            self.strips.insert(position, of_constant((eos_id,), present & ~later & ~ended, rule))
+        for begin, end, present in reversed(self.ends):
+            ended = ends_with(join(self.strips[begin:end]), eos_id)
+            self.strips.insert(end, of_constant((eos_id,), present & ~later & ~ended, rule))
             later |= present
 
     def joined(self) -> Strip:

@@ -1,7 +1,8 @@
 """Compressed blocks to plain blocks: gzip members and zstd frames, one after the other, read whole.
 
-Damage is found, never passed over: a stream that ends early or fails its checksum is an `InputError`, or is
-noted and ends there. What one small piece of input can expand to is bounded by feeding 16 KiB at a time.
+Damage is found, never passed over: a stream that ends early or fails its checksum is an error after every byte that
+could be read. (gzip's checksum stands at a member's end: of a broken member, bytes behind the defect may be wrong.)
+What one step can expand to is bounded by feeding 2 KiB at a time: 2 MiB in gzip, 64 MiB in zstd, at 3 % of the speed.
 """
 
 import zlib
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import zstandard
 
-PIECE_BYTES = 1 << 14
+PIECE_BYTES = 1 << 11
 _MAX_WINDOW_BYTES = 1 << 31  # `zstd --long=31`, as published dumps use it
 
 

@@ -1,7 +1,8 @@
 """Planned files to tasks: large files cut into ranges, small files grouped.
 
 Where a group closes depends on the next file's own bytes (content-defined chunking, as in rsync and backup
-tools), so an inserted file moves few borders: those after it fall where they fell before.
+tools), so an inserted file changes its own group, rarely a neighbour: 1.03 groups on average with files around
+1 MiB, 1.16 around 0.3 MiB (`tests/data/test_cuts.py`).
 """
 
 import dataclasses
@@ -14,7 +15,7 @@ import xxhash
 from astrai_data.records.hashing import fingerprint
 from astrai_data.records.inputs import InputFile
 from astrai_data.records.listing import is_local
-from astrai_data.records.opening import open_input
+from astrai_data.records.opening import Source, open_input
 
 MIB = 1 << 20
 RANGE_BYTES = 96 * MIB
@@ -46,25 +47,32 @@ def cut_inputs(files: Sequence[InputFile]) -> list[tuple[InputRange, ...]]:
 
     The ranges of one task have one format, compression, domain and field renaming. Raises `InputError`.
     """
+    return group_ranges(files, _ranges_of_all(files))
+
+
+def group_ranges(
+    files: Sequence[InputFile], ranges_of_files: Iterable[list[InputRange]]
+) -> list[tuple[InputRange, ...]]:
+    """The tasks that `ranges_of_files`, one list a file, make: a range of a large file alone, small files together."""
     tasks: list[tuple[InputRange, ...]] = []
     group: list[InputRange] = []
-    for file, ranges in zip(files, _ranges_of_all(files), strict=True):
-        if group and _closes(group, file, ranges[0], files):
+    kind, size = None, 0  # of the group under way
+    for file, ranges in zip(files, ranges_of_files, strict=True):
+        small = file.size < SMALL_FILE_BYTES
+        if group and not (small and _kind(file) == kind and _stays_open(size, ranges[0].fingerprint, file.size)):
             tasks.append(tuple(group))
-            group = []
-        if file.size < SMALL_FILE_BYTES:
+            group, size = [], 0
+        if small:
             group += ranges
+            kind, size = _kind(file), size + file.size
         else:
             tasks += [(cut,) for cut in ranges]
     return [*tasks, tuple(group)] if group else tasks
 
 
-def _closes(group: list[InputRange], file: InputFile, first: InputRange, files: Sequence[InputFile]) -> bool:
-    """Whether the task `group` ends before `file`."""
-    if file.size >= SMALL_FILE_BYTES or _kind(file) != _kind(files[group[0].file]):
-        return True
-    size = sum(cut.end - cut.begin for cut in group)
-    return size >= MAX_GROUP_BYTES or (size > MIN_GROUP_BYTES and _is_border(first.fingerprint, file.size))
+def _stays_open(group_size: int, fingerprint: bytes, size: int) -> bool:
+    """Whether a group of `group_size` bytes takes in the next file."""
+    return group_size <= MIN_GROUP_BYTES or (group_size < MAX_GROUP_BYTES and not _is_border(fingerprint, size))
 
 
 def _is_border(fingerprint: bytes, size: int) -> bool:
@@ -89,7 +97,7 @@ def _ranges_of(index: int, file: InputFile) -> list[InputRange]:
         return [InputRange(index, b, e, fingerprint(source, file, b, e)) for b, e in pairwise(borders)]
 
 
-def _inner_borders(source, file: InputFile) -> Iterable[int]:
+def _inner_borders(source: Source, file: InputFile) -> Iterable[int]:
     if file.size < SMALL_FILE_BYTES or file.compression or file.format not in ("jsonl", "parquet"):
         return []
     if file.format == "jsonl":
@@ -97,7 +105,7 @@ def _inner_borders(source, file: InputFile) -> Iterable[int]:
     return _row_group_borders(source)
 
 
-def _row_group_borders(source) -> list[int]:
+def _row_group_borders(source: Source) -> list[int]:
     """Starts of row groups, at least 64 MiB apart.
 
     None where the file is damaged, which the reader will say.
@@ -108,7 +116,8 @@ def _row_group_borders(source) -> list[int]:
     from astrai_data.records.parquet_file import row_group_starts
 
     try:
-        starts = row_group_starts(pq.ParquetFile(source.as_file()).metadata)
+        with pq.ParquetFile(source.as_file()) as parquet:
+            starts = row_group_starts(parquet.metadata)
     except pa.ArrowException:
         return []
     borders, last = [], 0

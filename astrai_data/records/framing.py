@@ -86,34 +86,23 @@ def frame_lines(blocks: Iterable[bytes], begin: int, end: int, max_record_bytes:
     for block in blocks:
         ends = np.flatnonzero(np.frombuffer(block, np.uint8) == ord("\n"))
         if len(ends):
-            head = pending.take()
-            starts = offset + np.concatenate([[start - offset], ends + 1])
-            yield _in_range(head, block, offset, starts, ends, begin, end, max_record_bytes)
+            starts = np.concatenate([[start], offset + ends + 1])
             start = int(starts[-1])
+            first, last = np.searchsorted(starts[:-1], [begin, end]).tolist()
+            lines = _lines(pending.take(), block, offset, starts[first:last], ends[first:last])
+            yield _checked(lines, starts[first:last], ends[first:last] + offset - starts[first:last], max_record_bytes)
             if start >= end:
                 return
         pending.add(block[start - offset :] if len(ends) else block)
         offset += len(block)
     if pending.size and begin <= start < end:
-        last, size = pending.take(), offset - start
-        yield _checked([last], np.array([start]), np.array([size]), max_record_bytes)
+        yield _checked([pending.take()], np.array([start]), np.array([offset - start]), max_record_bytes)
 
 
-def _in_range(
-    head: bytes,
-    block: bytes,
-    offset: int,
-    starts: np.ndarray,
-    ends: np.ndarray,
-    begin: int,
-    end: int,
-    max_record_bytes: int,
-) -> Frames:
-    """Those of the lines ending at `ends` in `block` that begin in the range; `starts` are positions in the file."""
-    first, last = np.searchsorted(starts[:-1], [begin, end]).tolist()
-    starts, ends = starts[first:last], ends[first:last]
-    lines = Lines(b"" if first else head, block, np.maximum(starts - offset, 0), ends)
-    return _checked(lines, starts, ends + offset - starts, max_record_bytes)
+def _lines(head: bytes, block: bytes, offset: int, starts: np.ndarray, ends: np.ndarray) -> Lines:
+    """The lines from the file positions `starts` to the block positions `ends`; `head` lies before the block."""
+    begun_before = len(starts) and starts[0] < offset
+    return Lines(head if begun_before else b"", block, np.maximum(starts - offset, 0), ends)
 
 
 def _checked(lines: Sequence[bytes], starts: np.ndarray, lengths: np.ndarray, max_record_bytes: int) -> Frames:

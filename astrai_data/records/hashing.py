@@ -7,12 +7,12 @@ columns; ranges that do not reach it take it in as well.
 import xxhash
 
 from astrai_data.records.inputs import InputFile
-from astrai_data.records.opening import LocalSource, RemoteSource, open_input, read_blocks
+from astrai_data.records.opening import Source, open_input, read_blocks
 
 EDGE_BYTES = 1 << 20
 
 
-def fingerprint(source: LocalSource | RemoteSource, file: InputFile, begin: int, end: int) -> bytes:
+def fingerprint(source: Source, file: InputFile, begin: int, end: int) -> bytes:
     """xxh3_128 (16 bytes, big-endian) of the first and last MiB of the range; of all of it up to 2 MiB."""
     digest = xxhash.xxh3_128()
     if end - begin <= 2 * EDGE_BYTES:
@@ -33,7 +33,7 @@ def content_hash(file: InputFile, begin: int, end: int) -> str:
         return hash_range(source, file, begin, end)
 
 
-def hash_range(source: LocalSource | RemoteSource, file: InputFile, begin: int, end: int) -> str:
+def hash_range(source: Source, file: InputFile, begin: int, end: int) -> str:
     """`content_hash` of an open file."""
     content = xxhash.xxh3_128()
     offset = begin
@@ -45,7 +45,7 @@ def hash_range(source: LocalSource | RemoteSource, file: InputFile, begin: int, 
     return content.hexdigest()
 
 
-def _footer(source: LocalSource | RemoteSource, file: InputFile, end: int) -> bytes:
+def _footer(source: Source, file: InputFile, end: int) -> bytes:
     """The footer of a Parquet file behind the range: Thrift metadata, its int32 length, the magic."""
     if file.format != "parquet" or end == file.size:
         return b""

@@ -64,8 +64,11 @@ class RemoteSource:
         self._file.close()
 
 
+Source = LocalSource | RemoteSource
+
+
 @contextlib.contextmanager
-def open_input(file: InputFile) -> Iterator[LocalSource | RemoteSource]:
+def open_input(file: InputFile) -> Iterator[Source]:
     """The bytes of `file`. Raises `InputError` if it vanished, cannot be read or has another size than planned."""
     try:
         source = LocalSource(file.url) if is_local(file.url) else RemoteSource(file.url)
@@ -94,7 +97,7 @@ def changed(file: InputFile, size: int) -> InputError:
 
 
 def read_blocks(
-    source: LocalSource | RemoteSource,
+    source: Source,
     file: InputFile,
     begin: int,
     end: int,

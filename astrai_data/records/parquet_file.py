@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from astrai_data.ragged import offsets_of
 from astrai_data.records.arrow_columns import batch_chunk
 from astrai_data.records.chunk import RecordChunk, Reject, WantedField, empty_chunk
+from astrai_data.records.opening import Source
 
 _MAX_BATCH_ROWS = 1 << 16
 
@@ -33,7 +34,7 @@ def _first_byte(row_group: pq.RowGroupMetaData) -> int:
 
 
 def read_row_groups(
-    source,
+    source: Source,
     begin: int,
     end: int,
     wanted: Sequence[WantedField],

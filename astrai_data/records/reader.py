@@ -18,7 +18,7 @@ from astrai_data.records.hashing import hash_range
 from astrai_data.records.inputs import InputFile
 from astrai_data.records.json_lines import parse_lines
 from astrai_data.records.json_whole import DamagedJsonError, read_json
-from astrai_data.records.opening import BLOCK_BYTES, open_input, read_blocks
+from astrai_data.records.opening import BLOCK_BYTES, Source, open_input, read_blocks
 from astrai_data.records.text_file import read_text
 
 
@@ -72,7 +72,7 @@ class RangeReader:
             yield from self._read_stream(source, content)
             self._content_hash = content.hexdigest()
 
-    def _read_stream(self, source, content: xxhash.xxh3_128) -> Iterator[RecordChunk]:
+    def _read_stream(self, source: Source, content: xxhash.xxh3_128) -> Iterator[RecordChunk]:
         begin, end, file = self._begin, self._end, self._file
         raw = read_blocks(source, file, begin, end, content, self._block_bytes)
         damage: list[Reject] = []
@@ -116,7 +116,7 @@ class RangeReader:
             raise damaged(self._file, message)
         damage.append(reject)
 
-    def _read_parquet(self, source) -> Iterator[RecordChunk]:
+    def _read_parquet(self, source: Source) -> Iterator[RecordChunk]:
         from astrai_data.records.parquet_file import DamagedParquetError, read_row_groups
 
         try:

@@ -53,8 +53,12 @@ def find_occupant(root: Path) -> Occupant:
 
 
 def is_finished(occupant: Occupant, plan: RunPlan) -> bool:
-    """Whether the store that the plan makes is there already."""
-    return occupant.manifest is not None and occupant.manifest.plan_hash == plan.plan_hash
+    """Whether the store that the plan makes is there already.
+
+    `position_ids_mode` decides no stored byte but the manifest's, so it is in no hash and compared here.
+    """
+    manifest, mode = occupant.manifest, plan.config.output.position_ids_mode
+    return manifest is not None and (manifest.plan_hash, manifest.position_ids_mode) == (plan.plan_hash, mode)
 
 
 def check_may_go_on(root: Path, occupant: Occupant, plan: RunPlan, *, update: bool, overwrite: bool) -> None:
@@ -69,7 +73,7 @@ def check_may_go_on(root: Path, occupant: Occupant, plan: RunPlan, *, update: bo
             wanted="the configuration and tokenizer that it was begun with",
             hint="choose another output folder, or replace the store with --overwrite",
         )
-    if occupant.manifest is None or is_finished(occupant, plan):
+    if occupant.manifest is None or occupant.manifest.plan_hash == plan.plan_hash:
         return
     missing = Counter(occupant.input_names) - Counter(file.name for file in plan.files)
     if missing:

@@ -11,7 +11,10 @@ import numpy as np
 from astrai_data.pack.positions import doc_reset
 from astrai_data.pack.segments import Segments
 from astrai_data.ragged import Ragged, offsets_of
-from astrai_data.store.row import Row
+from astrai_data.store.row import Row, RowBatch, row_positions
+
+DERIVED = ("loss_mask", "position_ids")
+"""What can be read of a range of tokens beside the token columns."""
 
 
 class Part:
@@ -32,9 +35,15 @@ class Part:
     def _segment_offsets(self) -> np.ndarray:
         return offsets_of(self.segments.length)
 
-    def tokens(self, column: str, begin: int, end: int) -> np.ndarray:
-        """Tokens `begin` to `end` of the part's flat stream: a view."""
-        return self.columns[column].values[begin:end]
+    def read(self, key: str, begin: int, end: int, mode: str) -> np.ndarray:
+        """One token column (a view), or one of `DERIVED`, for tokens `begin` to `end` of the part's flat stream."""
+        if key == "loss_mask":
+            return self.loss_mask(begin, end)
+        if key == "position_ids":
+            return self.position_ids(begin, end, mode)
+        if key not in self.columns:
+            raise KeyError(f"{key!r} is none of {', '.join([*self.columns, *DERIVED])}")
+        return self.columns[key].values[begin:end]
 
     def loss_mask(self, begin: int, end: int) -> np.ndarray:
         """Whether each token of the range is a flagged label: bool [end - begin]."""
@@ -63,28 +72,34 @@ class Part:
             positions = doc_reset(lengths)
         return Row(columns, self._mask_between(first, last), lengths, positions)
 
-    def rows(self, rows: np.ndarray, column: str) -> Ragged:
-        """The given rows (int64 [n]) of a token column, copied."""
-        offsets = self._row_offsets
-        chosen = [self.columns[column][row] for row in rows.tolist()]
-        values = np.concatenate(chosen) if chosen else self.columns[column].values[:0]
-        return Ragged.from_lengths(values, offsets[rows + 1] - offsets[rows])
+    def batch(self, rows: np.ndarray, mode: str) -> RowBatch:
+        """The given rows (int64 [n], at least one), copied."""
+        columns = {name: self._rows_of(column, rows) for name, column in self.columns.items()}
+        return self._with_derived(columns, rows, mode)
 
-    def row_segments(self, rows: np.ndarray) -> Ragged:
+    def all_rows(self) -> RowBatch:
+        """Every row, without `position_ids`; token columns are views."""
+        return self._with_derived(self.columns, np.arange(self.num_rows), "none")
+
+    def _with_derived(self, columns: dict[str, Ragged], rows: np.ndarray, mode: str) -> RowBatch:
+        row_segments = self._row_segments(rows)
+        lengths = Ragged(self.segments.length[row_segments.flat], row_segments.offsets)
+        mask = Ragged.from_lengths(self._mask_of(row_segments.flat), self._row_lengths(rows))
+        return RowBatch(columns, mask, lengths, row_positions(lengths, mode))
+
+    def _rows_of(self, column: Ragged, rows: np.ndarray) -> Ragged:
+        values = np.concatenate([column[row] for row in rows.tolist()])
+        return Ragged.from_lengths(values, self._row_lengths(rows))
+
+    def _row_lengths(self, rows: np.ndarray) -> np.ndarray:
+        return self._row_offsets[rows + 1] - self._row_offsets[rows]
+
+    def _row_segments(self, rows: np.ndarray) -> Ragged:
         """For each of the given rows (int64 [n]), the indices of its segments."""
         wanted = rows.astype(np.int32)  # another dtype than the segments' would copy them all
         begins = np.searchsorted(self.segments.row, wanted, side="left")
         ends = np.searchsorted(self.segments.row, wanted, side="right")
         return Ragged.from_lengths(ranges(begins, ends), ends - begins)
-
-    def segment_lengths(self, row_segments: Ragged) -> Ragged:
-        """Ragged int32: tokens of each segment, for what `row_segments` gave."""
-        return Ragged(self.segments.length[row_segments.flat], row_segments.offsets)
-
-    def row_loss_mask(self, rows: np.ndarray, row_segments: Ragged) -> Ragged:
-        """Ragged bool: the loss mask of each of the given rows."""
-        mask = self._mask_of(row_segments.flat)
-        return Ragged.from_lengths(mask, self._row_offsets[rows + 1] - self._row_offsets[rows])
 
     def _segments_at(self, begin: int, end: int) -> tuple[int, int]:
         """The segments that hold tokens `begin` to `end`."""

@@ -70,6 +70,13 @@ class RowBatch:
         return pa.record_batch(arrays | {"segment_lengths": self.segment_lengths.to_arrow()})
 
 
+def empty_batch(columns: dict[str, str], mode: str) -> RowBatch:
+    """No rows, of token columns with the given dtypes."""
+    lengths = Ragged.from_rows([], np.int32)
+    tokens = {name: Ragged.from_rows([], dtype) for name, dtype in columns.items()}
+    return RowBatch(tokens, Ragged.from_rows([], bool), lengths, row_positions(lengths, mode))
+
+
 def join(batches: list[RowBatch], order: np.ndarray) -> RowBatch:
     """The rows of all `batches` (at least one) one after the other, then rearranged by `order` int64 [n]."""
     if len(batches) == 1 and (np.diff(order) > 0).all():

@@ -2,7 +2,7 @@
 
 Opening reads the manifest and one table; parts are mapped when first touched and the least recently used are
 let go. A store pickles as its address and reopens there, holds no descriptors, threads or locks, and so
-survives fork and spawn. 10,000 shards of 2^24 tokens open in 0.2 s (`benchmarks/store.py`).
+survives fork and spawn. 10,000 shards of 2^24 tokens open in 0.1 s (`benchmarks/store.py`).
 """
 
 from collections.abc import Iterator
@@ -20,12 +20,10 @@ from astrai_data.store.documents import iterate_rejects, read_documents
 from astrai_data.store.locate import local_root, read_manifest
 from astrai_data.store.manifest import Manifest, MaskRule
 from astrai_data.store.part import Part
-from astrai_data.store.row import Row, RowBatch, join, row_positions
+from astrai_data.store.row import Row, RowBatch, empty_batch, join
 from astrai_data.store.segments_file import SEGMENTS, read_segments
 from astrai_data.store.shards import Shards
 from astrai_data.store.tables import read_table
-
-DERIVED = ("loss_mask", "position_ids")
 
 
 class StoreRangeError(StoreError, IndexError, ValueError):
@@ -48,6 +46,7 @@ class TokenStore:
         self.manifest, self.store_id = read_manifest(root)
         self._counts = _counts(self.manifest, split, root)
         self.shards = Shards(self.table("shards"), split)
+        self._mode = self.manifest.position_ids_mode
         self._trained = np.array([rule.trained for rule in self.manifest.mask_rules], bool)
         # lru_cache is thread-safe without a lock that a fork could leave locked.
         self._part = lru_cache(max_open_parts)(self._open_part)
@@ -119,7 +118,7 @@ class TokenStore:
         self._check_rows(np.array([index]))
         shard = int(self.shards.of_rows(index))
         local = index - int(self.shards.row_offsets[shard])
-        return self._part(shard).row(local, self.manifest.position_ids_mode)
+        return self._part(shard).row(local, self._mode)
 
     def rows(self, indices: np.ndarray | list[int]) -> RowBatch:
         """The rows of the given indices, in their order, repeats allowed.
@@ -134,8 +133,8 @@ class TokenStore:
         touched, begins = np.unique(shard_of[order], return_index=True)
         chosen = np.split(indices[order], begins[1:])
         pairs = zip(touched.tolist(), chosen, strict=True) if len(touched) else []
-        batches = [self._rows_of(shard, rows - self.shards.row_offsets[shard]) for shard, rows in pairs]
-        return join(batches or [self._no_rows()], np.argsort(order, kind="stable"))
+        batches = [self._part(shard).batch(rows - self.shards.row_offsets[shard], self._mode) for shard, rows in pairs]
+        return join(batches or [empty_batch(self.manifest.columns, self._mode)], np.argsort(order, kind="stable"))
 
     def slice(self, begin: int, end: int, keys: tuple[str, ...] | None = None) -> dict[str, np.ndarray]:
         """Tokens `begin` to `end` of the flat stream of all shards of the split, in order.
@@ -156,8 +155,11 @@ class TokenStore:
         if not (0 <= begin <= end <= self.num_tokens and begin < self.num_tokens):
             wanted = f"0 <= begin <= end <= {self.num_tokens:,}, begin < {self.num_tokens:,}"
             raise StoreRangeError("no such range of tokens", where=self, got=(begin, end), wanted=wanted)
-        pieces = list(self.shards.pieces(begin, end))
-        return {key: _joined([self._read(key, *piece) for piece in pieces]) for key in keys or self.columns}
+        pieces = [(self._part(shard), *bounds) for shard, *bounds in self.shards.pieces(begin, end)]
+        return {
+            key: _joined([part.read(key, *bounds, self._mode) for part, *bounds in pieces])
+            for key in keys or self.columns
+        }
 
     def tokens(self, shard: int, column: str | None = None) -> Ragged:
         """The rows of one shard (counted inside the split), mapped."""
@@ -196,7 +198,8 @@ class TokenStore:
 
         Every part stays mapped as long as the table lives; the mask takes one bit a token.
         """
-        batches = [self._all_rows(shard) for shard in range(len(self.shards))] or [self._no_rows()]
+        batches = [self._part(shard).all_rows() for shard in range(len(self.shards))]
+        batches = batches or [empty_batch(self.manifest.columns, "none")]
         return pa.Table.from_batches([batch.to_arrow(self.manifest.has_loss_mask) for batch in batches])
 
     def verify(self) -> list:
@@ -216,37 +219,6 @@ class TokenStore:
         columns = {n: read_column(self.root, buffers, n, kind) for n, kind in self.manifest.columns.items()}
         path = next(buffer.path for buffer in buffers if buffer.column == SEGMENTS)
         return Part(columns, read_segments(self.root, path), self._trained)
-
-    def _rows_of(self, shard: int, rows: np.ndarray) -> RowBatch:
-        part = self._part(shard)
-        columns = {name: part.rows(rows, name) for name in self.columns}
-        return self._batch(part, columns, rows)
-
-    def _all_rows(self, shard: int) -> RowBatch:
-        part = self._part(shard)
-        return self._batch(part, part.columns, np.arange(part.num_rows))
-
-    def _batch(self, part: Part, columns: dict[str, Ragged], rows: np.ndarray) -> RowBatch:
-        row_segments = part.row_segments(rows)
-        lengths = part.segment_lengths(row_segments)
-        positions = row_positions(lengths, self.manifest.position_ids_mode)
-        return RowBatch(columns, part.row_loss_mask(rows, row_segments), lengths, positions)
-
-    def _no_rows(self) -> RowBatch:
-        columns = {name: Ragged.from_rows([], kind) for name, kind in self.manifest.columns.items()}
-        lengths = Ragged.from_rows([], np.int32)
-        positions = row_positions(lengths, self.manifest.position_ids_mode)
-        return RowBatch(columns, Ragged.from_rows([], bool), lengths, positions)
-
-    def _read(self, key: str, shard: int, begin: int, end: int) -> np.ndarray:
-        part = self._part(shard)
-        if key == "loss_mask":
-            return part.loss_mask(begin, end)
-        if key == "position_ids":
-            return part.position_ids(begin, end, self.manifest.position_ids_mode)
-        if key not in self.columns:
-            raise KeyError(f"{key!r} is none of {', '.join(self.columns + DERIVED)}")
-        return part.tokens(key, begin, end)
 
 
 def _reopen(root: str, split: str | None, max_open_parts: int, store_id: str) -> TokenStore:

@@ -1,0 +1,192 @@
+"""The `astrai` command as a user meets it: start-up, help, wrong usage, exit codes, bad input."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.data.running import TEXT_CONFIG, astrai, command, write_config, write_jsonl
+from tests.data.toys import write_bpe_tokenizer, write_toy_tokenizer
+
+COMMANDS = ["preprocess", "inspect", "mask", "export", "schema", "tokenizer"]
+
+
+@pytest.fixture(scope="module")
+def desk(tmp_path_factory):
+    """A folder with one input, one pipeline, one tokenizer and a finished store."""
+    root = tmp_path_factory.mktemp("desk")
+    write_jsonl(root / "in.jsonl", [{"text": f"line {i} of the text"} for i in range(20)])
+    write_config(root / "pipeline.json", TEXT_CONFIG)
+    write_bpe_tokenizer(root / "tok")
+    astrai(*preprocess(root, root / "store"), check=True)
+    return root
+
+
+def preprocess(root, store, **changed) -> list:
+    given = {"input": root / "in.jsonl", "-c": root / "pipeline.json", "--tokenizer": root / "tok"} | changed
+    source = given.pop("input")
+    return ["preprocess", source, "-o", store, *(word for pair in given.items() for word in pair)]
+
+
+def test_help_is_quick():
+    times_s = []
+    for _ in range(3):
+        started = time.perf_counter()
+        done = subprocess.run(command("--help"), capture_output=True, text=True, check=True)
+        times_s.append(time.perf_counter() - started)
+    assert all(name in done.stdout for name in COMMANDS)
+    assert min(times_s) < 0.5
+
+
+def loaded_modules(*arguments) -> set[str]:
+    script = (
+        "import sys, astrai\n"
+        f"sys.argv = ['astrai', *{[str(a) for a in arguments]!r}]\n"
+        "try:\n    astrai.main()\nexcept SystemExit:\n    pass\n"
+        "sys.stderr.write('MODULES ' + ' '.join(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(done.stderr.rpartition("MODULES ")[2].split())
+
+
+def test_help_imports_no_package():
+    assert not {"astrai_data", "pyarrow", "duckdb", "tokenizers", "torch"} & loaded_modules("--help")
+
+
+@pytest.mark.parametrize("options", [[], ["--verify"], ["--show", "2"], ["--sql", "select decode(sequence) from rows"]])
+def test_inspect_never_imports_torch(desk, options):
+    loaded = loaded_modules("inspect", desk / "store", *options)
+    assert "pyarrow" in loaded
+    assert "torch" not in loaded
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help(name):
+    done = astrai(name, "--help", check=True)
+    assert "Usage" in done.stdout
+
+
+def test_version():
+    assert astrai("--version", check=True).stdout.startswith("astrai ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["preproces"], "preprocess"),
+        (["preprocess", "x", "--ouput-dir", "y"], "--output-dir"),
+        (["preprocess", "x"], "--output-dir"),
+        (["preprocess", "x", "-o", "s", "-c", "demo", "--workers", "0"], "workers"),
+        (["preprocess", "x", "-o", "s", "-c", "demo", "--executor", "ray"], "local"),
+        (["inspect"], "STORE"),
+    ],
+)
+def test_wrong_usage_is_exit_2(arguments, says):
+    done = astrai(*arguments)
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_underscores_and_old_names_are_accepted(desk, tmp_path):
+    arguments = ["preprocess", desk / "in.jsonl", "--output_dir", tmp_path / "s", "--config", desk / "pipeline.json"]
+    astrai(*arguments, "--tokenizer_path", desk / "tok", "--batch_size", 8, check=True)
+
+
+def test_dry_run_lists_tasks_and_writes_nothing(desk, tmp_path):
+    done = astrai(*preprocess(desk, tmp_path / "s"), "--dry-run", check=True)
+    [line] = done.stdout.splitlines()
+    assert len(line.split()[0]) == 32
+    assert "in.jsonl" in line
+    assert not (tmp_path / "s").exists()
+
+
+def test_limit(desk, tmp_path):
+    astrai(*preprocess(desk, tmp_path / "s"), "--limit", 3, check=True)
+    assert json.loads(astrai("inspect", tmp_path / "s", "--json", check=True).stdout)["num_documents"] == 3
+
+
+def bad_inputs(root) -> dict[str, tuple[list, list[str]]]:
+    """Name -> (arguments after preparing what they need, words that the message must hold)."""
+    write_config(root / "wrong-key.json", TEXT_CONFIG | {"preprocesing": {}})
+    (root / "broken.json").write_text('{"version": 2,\n "input": }')
+    (root / "empty.jsonl").touch()
+    (root / "empty-dir").mkdir(exist_ok=True)
+    (root / "bad.jsonl").write_bytes(b'{"text": "x\n[1]\n{"text": null}\n{"text": "\xff"}\n')
+    (root / "other").mkdir(exist_ok=True)
+    (root / "other" / "notes.txt").write_text("mine")
+    out = root / "never"
+    return {
+        "wrong key": (preprocess(root, out, **{"-c": root / "wrong-key.json"}), ["preprocesing", "preprocessing"]),
+        "broken config": (preprocess(root, out, **{"-c": root / "broken.json"}), ["broken.json", "line 2"]),
+        "unknown pipeline": (preprocess(root, out, **{"-c": "pretran"}), ["pretran", "pretrain"]),
+        "missing tokenizer": (preprocess(root, out, **{"--tokenizer": root / "tk"}), ["tokenizer.json", "astrai"]),
+        "missing input": (preprocess(root, out, input=root / "inn.jsonl"), ["inn.jsonl", "in.jsonl"]),
+        "empty input": (preprocess(root, root / "e1", input=root / "empty.jsonl"), ["empty"]),
+        "empty folder": (preprocess(root, out, input=root / "empty-dir"), ["empty-dir"]),
+        "nothing but bad lines": (preprocess(root, root / "e2", input=root / "bad.jsonl"), ["invalid", "bad.jsonl"]),
+        "foreign output": (preprocess(root, root / "other"), ["notes.txt"]),
+        "no store": (["inspect", root / "nowhere"], ["nowhere"]),
+    }
+
+
+BAD_INPUTS = [
+    "wrong key",
+    "broken config",
+    "unknown pipeline",
+    "missing tokenizer",
+    "missing input",
+    "empty input",
+    "empty folder",
+    "nothing but bad lines",
+    "foreign output",
+    "no store",
+]
+
+
+@pytest.mark.parametrize("name", BAD_INPUTS)
+def test_bad_input_is_exit_1_with_a_message_to_act_on(desk, name):
+    arguments, words = bad_inputs(desk)[name]
+    done = astrai(*arguments)
+    assert done.returncode == 1
+    assert done.stderr.count("Traceback") == 0
+    assert "error: " in done.stderr
+    for word in words:
+        assert word in done.stderr
+    assert sum(f"  {part}: " in done.stderr for part in ("where", "got", "wanted", "try")) >= 2
+    assert not (desk / "never").exists()
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_is_exit_130_and_goes_on(tmp_path, sent):
+    write_toy_tokenizer(tmp_path / "tok")  # tokenized by the slower backend: there is time to interrupt
+    write_jsonl(tmp_path / "in.jsonl", [{"text": "some text of this record " * 20}] * 8000)
+    write_config(tmp_path / "pipeline.json", TEXT_CONFIG)
+    arguments = preprocess(tmp_path, tmp_path / "s")
+    process = subprocess.Popen(command(*arguments), stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "s" / ".work" / "plan.json").exists():
+        time.sleep(0.01)
+    process.send_signal(sent)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in said
+    assert not (tmp_path / "s" / ".work" / "lock.json").exists()
+    astrai(*arguments, check=True)
+
+
+def test_two_runs_at_once_one_is_refused(tmp_path):
+    write_toy_tokenizer(tmp_path / "tok")
+    write_jsonl(tmp_path / "in.jsonl", [{"text": "some text of this record " * 20}] * 8000)
+    write_config(tmp_path / "pipeline.json", TEXT_CONFIG)
+    arguments = preprocess(tmp_path, tmp_path / "s")
+    first = subprocess.Popen(command(*arguments), stderr=subprocess.DEVNULL)
+    while not (tmp_path / "s" / ".work" / "lock.json").exists():
+        time.sleep(0.01)
+    second = astrai(*arguments)
+    assert second.returncode == 1
+    assert "another run is working" in second.stderr
+    assert str(first.pid) in second.stderr
+    assert first.wait(60) == 0
