@@ -16,10 +16,11 @@ from astrai_data.build.account import account
 from astrai_data.build.caps import Capped, apply_caps
 from astrai_data.build.documents import DocumentBatch
 from astrai_data.build.draft import Draft, draft_sections
-from astrai_data.build.rules import MaskRule, mask_rules
+from astrai_data.build.rules import mask_rules
 from astrai_data.config import PipelineConfig
 from astrai_data.errors import PipelineConfigError
 from astrai_data.ledger import Ledger
+from astrai_data.mask_rule import MaskRule
 from astrai_data.records import FieldSpec
 from astrai_data.tokenizer import ChatRefusal, Tokenizer
 

@@ -9,9 +9,10 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from astrai_data.build.rules import MaskRule, role_rule, trained_roles, trains_role
+from astrai_data.build.rules import role_rule, trained_roles, trains_role
 from astrai_data.build.strips import Strip, of_one_rule
 from astrai_data.config import PipelineConfig, Section
+from astrai_data.mask_rule import MaskRule
 from astrai_data.ragged import Ragged
 from astrai_data.tokenizer import ChatRefusal, EncodedChat, Tokenizer
 

@@ -7,10 +7,10 @@ import pyarrow as pa
 import xxhash
 
 from astrai_data.build.chat import build_chats
-from astrai_data.build.rules import MaskRule
 from astrai_data.build.strips import Strip, join, of_constant
 from astrai_data.build.text import add_around, encode_texts, ends_with, read_texts, starts_with
 from astrai_data.config import PipelineConfig, Section
+from astrai_data.mask_rule import MaskRule
 from astrai_data.tokenizer import ChatRefusal, Tokenizer
 
 

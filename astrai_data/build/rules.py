@@ -5,20 +5,11 @@ its segments refer to them by number. The list follows from the configuration al
 records a task happens to see.
 """
 
-from dataclasses import dataclass
-
 from astrai_data.config import PipelineConfig, Section
+from astrai_data.mask_rule import MaskRule
 
 KNOWN_ROLES = ("system", "developer", "user", "assistant", "tool")
 OTHER_ROLE = "other_role"
-
-
-@dataclass(frozen=True)
-class MaskRule:
-    """A named reason for a token's flag; `trained` is the flag."""
-
-    name: str
-    trained: bool
 
 
 def mask_rules(config: PipelineConfig) -> tuple[MaskRule, ...]:

@@ -54,8 +54,9 @@ class Session:
         self._duckdb, self._allow_files = duckdb, allow_files
         self._lock = threading.Lock()
         self._failure: BaseException | None = None
-        self._readers: list[pa.RecordBatchReader] = []
+        self._reader: pa.RecordBatchReader | None = None
         self._connection = duckdb.connect(":memory:", config=_settings(allow_files))
+        self._connection.execute("SET enable_progress_bar = false")
         columns = StoreColumns(store)
         self.views = register_views(self._connection, columns, self.register)
         register_functions(store, self._connection, self.register)
@@ -69,10 +70,8 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """End all streams and let go of the store's files."""
-        # A stream that outlives its connection crashes the process when it is freed, if it calls our functions.
-        for reader in self._readers:
-            reader.close()
+        """End the stream and let go of the store's files."""
+        self._end_stream()
         self._connection.close()
 
     def register(self, name: str, function: Callable, parameter: str, returns: str) -> None:
@@ -89,7 +88,7 @@ class Session:
         self._connection.create_function(name, guarded, [parameter], returns, type="arrow", null_handling="special")
 
     def stream(self, sql: str, batch_rows: int = 2048) -> pa.RecordBatchReader:
-        """The answer to the last statement of `sql`, in batches.
+        """The answer to the last statement of `sql`, in batches. The next query, and `close`, end a stream.
 
         Raises:
             StoreError: at once if the query is wrong, while reading if it fails on the data.
@@ -98,7 +97,7 @@ class Session:
         if relation is None:
             return pa.table({}).to_reader()
         reader = self._ask(sql, lambda: relation.to_arrow_reader(batch_rows))
-        self._readers.append(reader)
+        self._reader = reader
         schema = pa.schema([_plain_field(field) for field in reader.schema])
         return pa.RecordBatchReader.from_batches(schema, self._batches(sql, reader, schema))
 
@@ -108,11 +107,23 @@ class Session:
         return 0 if relation is None else self._ask(sql, lambda: relation.aggregate("count(*)").fetchall()[0][0])
 
     def _batches(self, sql: str, reader: pa.RecordBatchReader, schema: pa.Schema):
-        batches = iter(reader)
-        while (batch := self._ask(sql, lambda: next(batches, None))) is not None:
+        while reader is self._reader:
+            batch = self._ask(sql, lambda: next(reader, None))
+            if batch is None:
+                return
             yield _plain(batch, schema)
+        raise StoreError(
+            "the stream was ended by a later query or by closing the session", where="the SQL query", got=sql
+        )
+
+    def _end_stream(self) -> None:
+        """One stream at a time is DuckDB's rule; and one that outlives its connection would crash the process."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
     def _relation(self, sql: str) -> "duckdb.DuckDBPyRelation | None":
+        self._end_stream()
         self._check(sql, self._ask(sql, lambda: self._duckdb.extract_statements(sql)))
         return self._ask(sql, lambda: self._bound(sql))
 

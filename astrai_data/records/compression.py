@@ -30,6 +30,7 @@ def decompress(blocks: Iterable[bytes], compression: str, block_bytes: int) -> I
     """
     gathered: list[bytes] = []
     size = 0
+    damage: Exception | None = None
     try:
         for piece in _pieces(blocks, _OPENERS[compression]):
             gathered.append(piece)
@@ -37,13 +38,12 @@ def decompress(blocks: Iterable[bytes], compression: str, block_bytes: int) -> I
             if size >= block_bytes:
                 yield b"".join(gathered)
                 gathered, size = [], 0
-    except (zlib.error, zstandard.ZstdError) as error:
+    except (zlib.error, zstandard.ZstdError, DamagedStreamError) as error:
+        damage = error
+    if size:
         yield b"".join(gathered)
-        raise DamagedStreamError(str(error)) from error
-    except DamagedStreamError:
-        yield b"".join(gathered)
-        raise
-    yield b"".join(gathered)
+    if damage:
+        raise DamagedStreamError(str(damage)) from damage
 
 
 def _pieces(blocks: Iterable[bytes], opener: Callable) -> Iterator[bytes]:

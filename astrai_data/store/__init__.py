@@ -1,10 +1,11 @@
 """Token stores: writing, committing, reading, proving and exporting them."""
 
+from astrai_data.mask_rule import MaskRule
 from astrai_data.store.assemble import assemble
 from astrai_data.store.files import write_bytes
 from astrai_data.store.identity import canonical_json, config_hash, plan_hash
 from astrai_data.store.locate import read_manifest
-from astrai_data.store.manifest import Manifest, MaskRule
+from astrai_data.store.manifest import Manifest
 from astrai_data.store.rollup import read_ledger
 from astrai_data.store.shards import ShardInfo
 from astrai_data.store.tables import DOCUMENTS_SCHEMA, INPUTS_SCHEMA

@@ -11,12 +11,13 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 
+from astrai_data.mask_rule import MaskRule
 from astrai_data.store.digest import table_digest
 from astrai_data.store.files import replacing, write_bytes
 from astrai_data.store.identity import config_hash as hash_config
 from astrai_data.store.identity import pipeline_document, sha256_hex
 from astrai_data.store.identity import plan_hash as hash_plan
-from astrai_data.store.manifest import Manifest, MaskRule
+from astrai_data.store.manifest import Manifest
 from astrai_data.store.reach import delete_unreferenced, reachable
 from astrai_data.store.rollup import store_sums, store_tables
 from astrai_data.store.tables import write_table

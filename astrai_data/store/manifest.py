@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 import orjson
 
 from astrai_data.errors import StoreError
+from astrai_data.mask_rule import MaskRule
 from astrai_data.store.files import write_bytes
 from astrai_data.store.identity import canonical_json
 
@@ -20,14 +21,6 @@ FORMAT_VERSION = "1.0"
 KNOWN_FEATURES: frozenset[str] = frozenset()
 KINDS = ("packed",)
 FILE_NAME = "manifest.json"
-
-
-@dataclass(frozen=True)
-class MaskRule:
-    """A reason why labels are trained or not; segments refer to it by its index in the manifest."""
-
-    name: str
-    trained: bool
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from astrai_data.errors import StoreError
+from astrai_data.mask_rule import MaskRule
 from astrai_data.pack.segments import Segments
 from astrai_data.ragged import Ragged
 from astrai_data.store.columns import read_column
 from astrai_data.store.documents import iterate_rejects, read_documents
 from astrai_data.store.locate import local_root, read_manifest
-from astrai_data.store.manifest import Manifest, MaskRule
+from astrai_data.store.manifest import Manifest
 from astrai_data.store.part import Part
 from astrai_data.store.row import Row, RowBatch, empty_batch, join
 from astrai_data.store.segments_file import SEGMENTS, read_segments

@@ -164,7 +164,7 @@ def identities(tasks) -> Counter:
 
 @pytest.mark.parametrize("mean_mib", [0.3, 1, 8])
 def test_an_inserted_file_disturbs_few_groups(mean_mib):
-    """Borders after an inserted file fall where they fell before, but for a rare group whose border the new file moves."""
+    """Borders behind an inserted file fall where they fell before, but for a rare one that it moves."""
     random_ = random.Random(0)
     disturbed = []
     for trial in range(40):

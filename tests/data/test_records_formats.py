@@ -161,6 +161,13 @@ def test_zstd_skippable_frames_long_windows_and_gzip_padding(tmp_path):
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd"])
+@pytest.mark.parametrize("format_name", ["jsonl", "json"])
+def test_empty_compressed_files(tmp_path, compression, format_name):
+    for raw in (b"", compress(b"", compression)):
+        assert read(plan(write(tmp_path / "a", raw), format_name, compression)) == ([], [])
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zstd"])
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "garbage behind"])
 def test_damaged_stream(tmp_path, compression, damage):
     raw = compress(LINES[:100_000], compression) + compress(LINES[100_000:], compression)
