@@ -25,7 +25,7 @@ class StoreColumns:
 
     Attributes:
         shards: the shards table.
-        row_begins: int64 [num_shards + 1], the id of each shard's first row.
+        row_begins, segment_begins: int64 [num_shards + 1], the id of each shard's first row and segment.
         part: shard -> its `PartView`.
     """
 
@@ -33,14 +33,10 @@ class StoreColumns:
         self.store = store
         self.shards = store.table("shards")
         self.row_begins = offsets_of(self.shards["num_rows"].to_numpy())
+        self.segment_begins = offsets_of(self.shards["num_segments"].to_numpy())
         self._trained = np.array([rule.trained for rule in store.mask_rules], bool)
         self._rule_names = pa.array([rule.name for rule in store.mask_rules], pa.string())
         self.part = lru_cache(NUM_OPEN_PARTS)(self._open_part)
-
-    @cached_property
-    def segment_begins(self) -> np.ndarray:
-        """int64 [num_shards + 1]: the id of each shard's first segment."""
-        return offsets_of(np.array([len(self.store.segments(i)) for i in range(len(self.store.shards))], np.int64))
 
     @cached_property
     def row_lengths(self) -> np.ndarray:

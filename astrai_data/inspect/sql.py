@@ -7,6 +7,7 @@ files, no extensions, no settings, no Python variables, and only statements that
 import tempfile
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,8 +53,8 @@ class Session:
         import duckdb  # 0.15 s, and only queries need it
 
         self._duckdb, self._allow_files = duckdb, allow_files
-        self._lock = threading.Lock()
-        self._failure: BaseException | None = None
+        self._lock, self._worker = threading.Lock(), ThreadPoolExecutor(1)
+        self._failure: Exception | None = None
         self._reader: pa.RecordBatchReader | None = None
         self._connection = duckdb.connect(":memory:", config=_settings(allow_files))
         self._connection.execute("SET enable_progress_bar = false")
@@ -73,6 +74,7 @@ class Session:
         """End the stream and let go of the store's files."""
         self._end_stream()
         self._connection.close()
+        self._worker.shutdown()
 
     def register(self, name: str, function: Callable, parameter: str, returns: str) -> None:
         """Make an Arrow function of one column known to SQL; DuckDB's threads call it one at a time."""
@@ -81,7 +83,7 @@ class Session:
             with self._lock:
                 try:
                     return function(argument)
-                except BaseException as error:  # KeyboardInterrupt, too, must come out as itself
+                except Exception as error:
                     self._failure = error
                     raise
 
@@ -132,7 +134,7 @@ class Session:
         try:
             return self._connection.sql(sql)
         except (self._duckdb.BinderException, self._duckdb.CatalogException):
-            self._connection.cursor().execute(sql)
+            self._connection.execute(sql)
             raise
 
     def _check(self, sql: str, statements: list) -> None:
@@ -145,16 +147,26 @@ class Session:
                     where="the SQL query",
                     got=statement.query.strip(),
                     wanted="SELECT, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN",
-                    hint="--allow-files lets a query write and reach files; the store itself is never changed",
+                    hint="--allow-files lets a query write and reach files",
                 )
 
     def _ask(self, sql: str, step: Callable):
         """Run one step of DuckDB's work; its errors become ours, and ours come out as they were raised."""
+        self._failure = None
         try:
-            return step()
+            return self._interruptible(step)
         except (self._duckdb.Error, pa.ArrowException) as error:
-            failure, self._failure = self._failure, None
-            raise failure or as_store_error(error, sql, self.views) from None
+            raise self._failure or as_store_error(error, sql, self.views) from None
+
+    def _interruptible(self, step: Callable):
+        """Run `step` beside this thread: DuckDB does not look for Ctrl-C while it works."""
+        running = self._worker.submit(step)
+        try:
+            return running.result()
+        except KeyboardInterrupt:
+            self._connection.interrupt()
+            wait([running])
+            raise
 
 
 def _settings(allow_files: bool) -> dict[str, str]:

@@ -21,6 +21,7 @@ class ShardInfo:
         split, domain: of all its rows.
         row_begin, num_rows: row ids, counted over all splits.
         token_begin, num_tokens: places in the flat stream of all splits.
+        num_segments: documents, or pieces of them, in its rows.
         document_begin: document id of the first document of its task.
         buffers: where its bytes lie.
     """
@@ -33,6 +34,7 @@ class ShardInfo:
     num_rows: int
     token_begin: int
     num_tokens: int
+    num_segments: int
     document_begin: int
     buffers: tuple[BufferRecord, ...]
 

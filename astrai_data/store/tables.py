@@ -69,6 +69,7 @@ SHARDS_SCHEMA = pa.schema(
         _required("num_rows", _INT64),
         _required("token_begin", _INT64),
         _required("num_tokens", _INT64),
+        _required("num_segments", _INT64),
         _required("document_begin", _INT64),  # document id of the task's first document
         _required("buffers", _list_of(BUFFER_TYPE)),
     ]

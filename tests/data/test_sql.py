@@ -1,6 +1,10 @@
 """SQL over stores: every view and function against the plain truth, what is refused, and what errors say."""
 
 import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -244,6 +248,8 @@ ERRORS = [
     ("SELECT num_tokns FROM rows", "line 1, column 8", "'num_tokens'"),
     ("SELECT rows.num_trainned FROM rows", "line 1", "'num_trained'"),
     ("SELECT\n  decodd(sequence) FROM rows", "line 2, column 3", "'decode'"),
+    ("SELECT num_row FROM shards", "line 1, column 8", "'num_rows'"),
+    ("SELECT resaon FROM rejects", "line 1, column 8", "'reason'"),
     ("SELEC 1", "line 1, column 1", "views: rows (row_id"),
     ("SELECT piece(99999)", "the SQL query", None),
     ("SELECT decode([-1])", "the SQL query", None),
@@ -337,3 +343,56 @@ def test_rows_in_any_order_equal_rows_one_by_one(tmp_path_factory, data):
     domains = [store.shards[int(shard)].domain for shard in store.shards.of_rows(np.array(ids))]
     wanted = zip(batch.sequence, batch.loss_mask, domains, strict=True)
     assert ask(store, sql) == [(tokens.tolist(), mask.tolist(), domain) for tokens, mask, domain in wanted]
+
+
+def test_one_stream_at_a_time(small):
+    with connect(small[0]) as session:
+        first = session.stream("SELECT segment_id FROM segments", batch_rows=1)
+        assert session.count("FROM rows") == small[0].num_rows
+        with pytest.raises(StoreError, match="later query"):
+            first.read_next_batch()
+        last = session.stream("SELECT segment_id FROM segments")
+    with pytest.raises(StoreError, match="closing"):
+        last.read_next_batch()
+
+
+OUTLIVING = """
+import sys
+from astrai_data.inspect import connect
+from astrai_data.store import TokenStore
+session = connect(TokenStore.open(sys.argv[1], split=None))
+stream = session.stream("SELECT a.segment_id, b.sequence FROM segments a, segments b, range(10000)")
+stream.read_next_batch()
+session.close()
+"""
+
+
+def test_a_stream_that_outlives_its_session_does_no_harm(small):
+    assert subprocess.run([sys.executable, "-c", OUTLIVING, str(small[0].root)]).returncode == 0
+
+
+ENDLESS = """
+import sys
+from astrai_data.inspect import query
+from astrai_data.store import TokenStore
+store = TokenStore.open(sys.argv[1], split=None)
+print("ready", flush=True)
+try:
+    query(store, "SELECT count(*) FROM range(1000000) a(i), range(1000000) b(i) WHERE a.i + b.i = 7")
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def test_control_c_ends_a_query(small):
+    command = [sys.executable, "-c", ENDLESS, str(small[0].root)]
+    # Where tests run in the background, children inherit an ignored SIGINT.
+    with subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=_restore_interrupts) as running:
+        running.stdout.readline()
+        time.sleep(0.5)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(timeout=10) == 130
+
+
+def _restore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
