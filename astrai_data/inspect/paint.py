@@ -27,11 +27,12 @@ def in_colour(console: Console) -> bool:
     return console.is_terminal and not console.no_color
 
 
-def legend(console: Console) -> Text:
-    """One line that says how trained text is told from masked text."""
+def legend(console: Console, *, borders: bool) -> Text:
+    """One line that says how trained text is told from masked text, and what a document border looks like."""
+    border = [("  ── document border", BORDER)] if borders else []
     if in_colour(console):
-        return Text.assemble(("trained", TRAINED), "  ", ("masked", MASKED), "  ", ("── document border", BORDER))
-    return Text(f"{BRACKETS[0]}trained{BRACKETS[1]}  masked  ── document border")
+        return Text.assemble(("trained", TRAINED), "  ", ("masked", MASKED), *border)
+    return Text("".join([f"{BRACKETS[0]}trained{BRACKETS[1]}  masked", *(text for text, _ in border)]))
 
 
 def paint_runs(runs: list[MaskRun], colour: bool, most: int | None = MAX_RUN_CHARS) -> Text:
@@ -50,7 +51,7 @@ def paint_runs(runs: list[MaskRun], colour: bool, most: int | None = MAX_RUN_CHA
 def print_rows(rows: list[SampleRow], console: Console, max_packed_len: int | None) -> None:
     """Print sampled rows, one after the other."""
     colour = in_colour(console)
-    console.print(legend(console))
+    console.print(legend(console, borders=True))
     for row in rows:
         console.print()
         console.print(Text(_row_title(row, max_packed_len), style="bold" if colour else ""), soft_wrap=True)
@@ -81,7 +82,7 @@ def print_record(record: "MaskedRecord", name: str, console: Console) -> None:
     console.print(Text(_record_title(record, name), style="bold" if colour else ""), soft_wrap=True)
     if not record.runs:
         return
-    console.print(legend(console))
+    console.print(legend(console, borders=False))
     console.print()
     console.print(paint_runs(record.runs, colour, most=None), soft_wrap=True)
     console.print()

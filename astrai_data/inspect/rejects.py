@@ -16,7 +16,14 @@ class Rejects:
     """What DuckDB scans as the view `rejects`."""
 
     schema = pa.schema(
-        [("source", pa.string()), ("position", pa.int64()), ("reason", pa.string()), ("raw", pa.string())]
+        [
+            ("source", pa.string()),
+            ("position", pa.int64()),
+            ("reason", pa.string()),
+            ("message", pa.string()),
+            ("length", pa.int64()),
+            ("raw", pa.string()),
+        ]
     )
 
     def __init__(self, store: TokenStore) -> None:
@@ -38,4 +45,4 @@ def _as_row(reject: dict) -> dict:
     raw = reject.get("raw")
     if raw is None:
         raw = base64.b64decode(reject.get("raw_base64", "")).decode("utf-8", "backslashreplace")
-    return {"source": reject["source"], "position": reject["position"], "reason": reject["reason"], "raw": raw}
+    return {name: reject[name] for name in Rejects.schema.names if name != "raw"} | {"raw": raw}

@@ -57,9 +57,7 @@ def print_summary(facts: dict, name: str, console: Console) -> None:
     _print_pairs(console, ledger_lines(facts["ledger"]))
     if facts["rejects"]:
         console.print()
-        _print_pairs(
-            console, [(f"rejected {entry['reason']}", f"{entry['count']:,}") for entry in facts["rejects"][:3]]
-        )
+        _print_pairs(console, [(f"rejected {entry['reason']}", f"{entry['count']:,}") for entry in facts["rejects"]])
     console.print()
     _print_pairs(console, [("try next", command) for command in next_commands(name)])
 
@@ -78,7 +76,7 @@ def ledger_lines(entries: list[dict]) -> list[tuple[str, str]]:
 
 def next_commands(name: str) -> list[str]:
     """Three commands that go on from a summary."""
-    query = "select source, reason, count(*) from rejects group by all"
+    query = "select source, position, reason, message from rejects"
     return [
         f"astrai inspect {name} --show 3",
         f'astrai inspect {name} --sql "{query}"',

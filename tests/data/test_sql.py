@@ -28,7 +28,7 @@ VIEWS = {
     "segments": "segment_id row_id document_id piece num_tokens num_trained sequence mask_runs",
     "documents": "document_id domain split source position text_hash num_tokens num_trained meta",
     "ledger": "balance domain what reason count",
-    "rejects": "source position reason raw",
+    "rejects": "source position reason message length raw",
 }
 
 
