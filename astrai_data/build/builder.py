@@ -64,7 +64,7 @@ class Builder:
         lost = _lost(draft, capped)
         domain, domains = _domains(self.config, columns, default_domain)
         account(ledger, draft, capped.num_truncated, lost, domain, domains)
-        kept = np.setdiff1d(np.arange(columns.num_rows), np.fromiter(lost, np.int64, len(lost)))
+        kept = np.delete(np.arange(columns.num_rows), list(lost))
         text_hash = draft.text_hashes(kept)
         documents = DocumentBatch(
             input=columns.column("input").to_numpy()[kept],

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from astrai_data.build.strips import Strip, of_constant, of_one_rule
 from astrai_data.config import PipelineConfig
 from astrai_data.ragged import Ragged
 from astrai_data.tokenizer import Tokenizer
+
+# First bytes, in UTF-8, of the characters that Python counts as white space.
+_WHITE_SPACE_LEADS = np.frombuffer(b"\t\n\v\f\r\x1c\x1d\x1e\x1f \xc2\xe1\xe2\xe3", np.uint8)
 
 
 @dataclass(frozen=True)
@@ -34,12 +38,13 @@ class SectionTexts:
 def read_texts(config: PipelineConfig, column: pa.LargeStringArray, *, length_limits: bool) -> SectionTexts:
     """Choose the values of `column` that a text section uses."""
     texts: list[str | None] = column.to_pylist()
-    skipped = {row: "empty_text" for row, text in enumerate(texts) if text is not None and _is_blank(text)}
+    present = column.is_valid().to_numpy(zero_copy_only=False)
+    skipped = dict.fromkeys(_blank_rows(column, texts, present), "empty_text")
     if length_limits:
-        skipped |= _outside(texts, config.preprocessing.min_chars, config.preprocessing.max_chars, skipped)
+        skipped = _outside(column, config.preprocessing.min_chars, config.preprocessing.max_chars, present) | skipped
     for row in skipped:
         texts[row] = None
-    present = np.fromiter((text is not None for text in texts), bool, len(texts))
+    present[list(skipped)] = False
     return SectionTexts(texts, present, skipped, _value_bytes(column))
 
 
@@ -77,17 +82,26 @@ def starts_with(strip: Strip, token_id: int) -> np.ndarray:
     return found
 
 
-def _is_blank(text: str) -> bool:
-    return not text or text.isspace()
+def _blank_rows(column: pa.LargeStringArray, texts: list[str | None], present: np.ndarray) -> list[int]:
+    """The rows that hold nothing but white space; looked at one by one where the first byte allows it."""
+    offsets, data = _offsets(column), np.frombuffer(column.buffers()[2] or b"", np.uint8)
+    filled = np.flatnonzero(np.diff(offsets))
+    maybe = present.copy()
+    maybe[filled] &= np.isin(data[offsets[filled]], _WHITE_SPACE_LEADS)
+    return [row for row in np.flatnonzero(maybe).tolist() if not texts[row] or texts[row].isspace()]
 
 
-def _outside(texts: list[str | None], min_chars: int, max_chars: int | None, skipped: dict) -> dict[int, str]:
-    most = max_chars if max_chars is not None else float("inf")
-    lengths = [(row, len(text)) for row, text in enumerate(texts) if text is not None and row not in skipped]
-    outside = {row: "min_chars" for row, length in lengths if length < min_chars}
-    return outside | {row: "max_chars" for row, length in lengths if length > most}
+def _outside(column: pa.LargeStringArray, least: int, most: int | None, present: np.ndarray) -> dict[int, str]:
+    lengths = pc.utf8_length(column).fill_null(0).to_numpy()
+    outside = dict.fromkeys(np.flatnonzero(present & (lengths < least)).tolist(), "min_chars")
+    if most is not None:
+        outside |= dict.fromkeys(np.flatnonzero(present & (lengths > most)).tolist(), "max_chars")
+    return outside
 
 
 def _value_bytes(column: pa.LargeStringArray) -> np.ndarray:
-    offsets = np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column) + 1]
-    return np.diff(offsets)
+    return np.diff(_offsets(column))
+
+
+def _offsets(column: pa.LargeStringArray) -> np.ndarray:
+    return np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column) + 1]

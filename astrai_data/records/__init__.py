@@ -1,10 +1,11 @@
-from astrai_data.records.chunk import FieldSpec, RecordChunk, Reject
+from astrai_data.records.chunk import RAW_BYTES, FieldSpec, RecordChunk, Reject
 from astrai_data.records.cuts import InputRange, cut_inputs
 from astrai_data.records.hashing import content_hash
 from astrai_data.records.inputs import InputFile, expand_inputs
 from astrai_data.records.reader import RangeReader, read_records
 
 __all__ = [
+    "RAW_BYTES",
     "FieldSpec",
     "InputFile",
     "InputRange",

@@ -63,13 +63,21 @@ class PendingRecord:
         self._pieces.append(piece)
         self.size += len(piece)
         if self.size > self._limit:
-            self._pieces = [b"".join(self._pieces)[:RAW_BYTES]]
+            self._pieces = [_head(self._pieces)]
 
     def take(self) -> bytes:
         """The record (its head, if over the limit); the next one begins."""
         record = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces, self.size = [], 0
         return record
+
+
+def _head(pieces: list[bytes]) -> bytes:
+    """The first 64 KiB of `pieces`, without joining them all."""
+    head = bytearray()
+    for piece in pieces:
+        head += piece[: RAW_BYTES - len(head)]
+    return bytes(head)
 
 
 def frame_lines(blocks: Iterable[bytes], begin: int, end: int, max_record_bytes: int) -> Iterator[Frames]:

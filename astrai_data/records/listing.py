@@ -1,10 +1,11 @@
 """What a path, directory, glob or URL names: plain files with name, size and version, in no particular order.
 
-Local paths are walked with the standard library; whatever holds `://` goes through fsspec. Names that begin with a
+Local paths are walked by `patterns`; whatever holds `://` goes through fsspec. Names that begin with a
 dot are passed over below a directory or a wildcard, as a shell does.
 """
 
 import difflib
+import errno
 import glob
 import os
 import stat
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from astrai_data.errors import InputError
+from astrai_data.records.patterns import match
 
 
 class FoundFile(NamedTuple):
@@ -21,6 +23,21 @@ class FoundFile(NamedTuple):
     name: str
     size: int
     version: str
+
+
+_HINTS = {
+    errno.ENOENT: "restore the file, or run the same command again: it plans anew",
+    errno.EACCES: "have its owner let you read it, or leave it out",
+    errno.ELOOP: "it is a link that leads back to itself: mend or remove it",
+    errno.EMFILE: "too many files are open: use fewer workers, or raise the limit with `ulimit -n`",
+}
+
+
+def cannot_open(path: str, error: Exception) -> InputError:
+    """The error for an input file that the system or its storage does not open."""
+    code = getattr(error, "errno", None)
+    got = os.strerror(code) if code else error
+    return InputError("an input file cannot be opened", where=path, got=got, hint=_HINTS.get(code))
 
 
 def is_local(path: str) -> bool:
@@ -39,30 +56,25 @@ def _find_local(path: str) -> tuple[list[FoundFile], bool]:
     if os.path.isfile(path):
         return list(_local_files(os.path.dirname(path), [os.path.basename(path)])), False
     if os.path.isdir(path):
-        return list(_local_files(path, _walk(path, "", frozenset()))), True
+        return list(_local_files(path, match(path, "**"))), True
     if not glob.has_magic(path):
-        raise _missing(path, "no such input file")
+        raise _unusable(path)
     prefix, pattern = _split_pattern(path)
-    files = list(_local_files(prefix, set(glob.iglob(pattern, root_dir=prefix, recursive=True))))
+    files = list(_local_files(prefix, set(match(prefix, pattern))))
     if not files:
         raise _missing(path, "no file matches a pattern")
     return files, False
 
 
-def _walk(root: str, below: str, ancestors: frozenset) -> Iterator[str]:
-    """Relative names of all files below `root`; a symlink back to a directory above is not followed again."""
-    status = os.stat(os.path.join(root, below))
-    here = (status.st_dev, status.st_ino)
-    if here in ancestors:
-        return
-    with os.scandir(os.path.join(root, below)) as entries:
-        for entry in entries:
-            if entry.name.startswith("."):
-                continue
-            if entry.is_dir():
-                yield from _walk(root, f"{below}{entry.name}/", ancestors | {here})
-            else:
-                yield below + entry.name
+def _unusable(path: str) -> InputError:
+    """The error for a path that is no file and no folder."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return _missing(path, "no such input file")
+    except OSError as error:
+        return cannot_open(path, error)
+    return InputError("an input is no file", where=path, got="a device, pipe or socket", wanted="a file or a folder")
 
 
 def _local_files(root: str, names: Iterable[str]) -> Iterator[FoundFile]:
@@ -72,7 +84,7 @@ def _local_files(root: str, names: Iterable[str]) -> Iterator[FoundFile]:
         try:
             status = os.stat(path)
         except OSError as error:
-            raise InputError("an input file cannot be opened", where=path, got=error) from error
+            raise cannot_open(path, error) from error
         if stat.S_ISREG(status.st_mode):
             yield FoundFile(path, _printable(name), status.st_size, str(status.st_mtime_ns))
 
@@ -137,7 +149,11 @@ def _missing(path: str, what: str) -> InputError:
     parent, base = os.path.split(path.rstrip("/"))
     while not os.path.isdir(parent):
         parent, base = os.path.split(parent)
-    return _missing_error(path, what, parent, base, sorted(os.listdir(parent)))
+    try:
+        names = sorted(os.listdir(parent))
+    except OSError:
+        names = []
+    return _missing_error(path, what, parent, base, names)
 
 
 def _missing_remote(file_system, path: str, url: str, what: str) -> InputError:

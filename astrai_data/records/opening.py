@@ -7,13 +7,14 @@ pass over a file touches few new ones. Nothing is mapped: a file cut short under
 import contextlib
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import BinaryIO
 
 import xxhash
 
 from astrai_data.errors import InputError
 from astrai_data.records.inputs import InputFile
-from astrai_data.records.listing import is_local
+from astrai_data.records.listing import cannot_open, is_local
 
 BLOCK_BYTES = 1 << 20
 
@@ -25,6 +26,13 @@ class LocalSource:
         self._path = path
         self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         self.size = os.fstat(self._descriptor).st_size
+
+    def check(self, file: InputFile) -> None:
+        """Raise `InputError` if the file is not as planned: its size, and the time of its last change."""
+        status = os.fstat(self._descriptor)
+        _check_size(file, status.st_size)
+        if file.version and str(status.st_mtime_ns) != file.version:
+            raise changed(file, f"modified {_told(status.st_mtime_ns)}", f"as of {_told(int(file.version))}")
 
     def read_at(self, offset: int, size: int) -> bytes:
         """At most `size` bytes from `offset`; fewer only at the end of the file."""
@@ -50,6 +58,10 @@ class RemoteSource:
         self._file = file_system.open(path, "rb")
         self.size = self._file.seek(0, os.SEEK_END)
 
+    def check(self, file: InputFile) -> None:
+        """Raise `InputError` if the file has not the planned size."""
+        _check_size(file, self.size)
+
     def read_at(self, offset: int, size: int) -> bytes:
         """At most `size` bytes from `offset`; fewer only at the end of the file."""
         self._file.seek(offset)
@@ -69,31 +81,42 @@ Source = LocalSource | RemoteSource
 
 @contextlib.contextmanager
 def open_input(file: InputFile) -> Iterator[Source]:
-    """The bytes of `file`. Raises `InputError` if it vanished, cannot be read or has another size than planned."""
+    """The bytes of `file`. Raises `InputError` if it vanished, cannot be read, or was changed before or meanwhile."""
     try:
         source = LocalSource(file.url) if is_local(file.url) else RemoteSource(file.url)
     except (OSError, ImportError, ValueError) as error:
-        hint = "restore the file, or plan again without it"
-        raise InputError("an input file cannot be opened", where=file.url, got=error, hint=hint) from error
+        raise cannot_open(file.url, error) from error
     try:
-        if source.size != file.size:
-            raise changed(file, source.size)
+        source.check(file)
         yield source
+        source.check(file)
+    except InputError:
+        source.check(file)  # damage may have come with a change
+        raise
     except OSError as error:
         raise InputError("an input file cannot be read", where=file.url, got=error) from error
     finally:
         source.close()
 
 
-def changed(file: InputFile, size: int) -> InputError:
+def changed(file: InputFile, got: str, wanted: str) -> InputError:
     """The error for a file that is no longer what was planned."""
     return InputError(
         "an input file changed after the run was planned",
         where=file.url,
-        got=f"{size:,} bytes",
-        wanted=f"{file.size:,} bytes",
-        hint="run the same command again; it plans anew and keeps finished work",
+        got=got,
+        wanted=wanted,
+        hint="run the same command again when nothing writes to it: it plans anew and keeps finished work",
     )
+
+
+def _told(time_ns: int) -> str:
+    return datetime.fromtimestamp(time_ns / 1e9, UTC).isoformat(timespec="milliseconds")
+
+
+def _check_size(file: InputFile, size: int) -> None:
+    if size != file.size:
+        raise changed(file, f"{size:,} bytes", f"{file.size:,} bytes")
 
 
 def read_blocks(
@@ -114,7 +137,7 @@ def read_blocks(
         wanted = min(block_bytes, end - offset) if offset < end else min(block_bytes, 1 << 16)
         block = source.read_at(offset, wanted)
         if not block:
-            raise changed(file, offset)
+            raise changed(file, f"{offset:,} bytes", f"{file.size:,} bytes")
         if offset < end:
             content.update(block)
         offset += len(block)

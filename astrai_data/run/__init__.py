@@ -1,4 +1,5 @@
-from astrai_data.run.pipeline import Pipeline, Progress
+from astrai_data.run.execution import Progress
+from astrai_data.run.pipeline import Pipeline
 from astrai_data.run.plan import RunPlan
 
 __all__ = ["Pipeline", "Progress", "RunPlan"]

@@ -3,19 +3,28 @@
 One worker, or one task, runs inside this process with all cores; several workers share the cores between them. Workers
 come from a fork server: this process has tokenizer threads by then, and a forked child would hang on their locks. A
 worker that dies takes only its task with it: the task is given once more, to a fresh worker, before the run gives up.
+When this process is gone its workers end at once, so that none of them writes into the store of a later run.
 """
 
+import logging
 import multiprocessing
 import os
+import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 
 from astrai_data.errors import RunError
 from astrai_data.run.task import Job, TaskRunner, TaskSpec
 
 DEATHS_PER_TASK = 2
+STOP_S = 10.0
+"""How long a worker that is told to stop may take to clean up."""
+
+logger = logging.getLogger("astrai")
 
 
 def run_local(job: Job, specs: Iterable[TaskSpec], workers: int, done: Callable[[TaskSpec], None]) -> None:
@@ -57,6 +66,7 @@ class _Pool:
         self._context = multiprocessing.get_context(method)
         if method == "forkserver":
             self._context.set_forkserver_preload([__name__])
+            _start_fork_server()
         self._job, self._pending, self._done = job, pending, done
         self._workers = workers
         self._deaths: dict[str, int] = {}
@@ -70,10 +80,15 @@ class _Pool:
                 for connection in wait(list(self._busy)):
                     self._hear(connection)
         finally:
-            for process, _ in self._busy.values():
-                process.terminate()
-            for process, _ in self._busy.values():
-                process.join()
+            self._stop([process for process, _ in self._busy.values()])
+
+    def _stop(self, processes: list[multiprocessing.Process]) -> None:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.join(STOP_S)
+            process.kill()
+            process.join()
 
     def _start(self) -> None:
         ours, theirs = self._context.Pipe()
@@ -84,7 +99,7 @@ class _Pool:
 
     def _give(self, connection: Connection, process: multiprocessing.Process) -> None:
         spec = self._pending.popleft() if self._pending else None
-        with suppress(BrokenPipeError):  # it died before its first task; waiting for its answer will tell
+        with suppress(ConnectionError):  # it died before its first task; waiting for its answer will tell
             connection.send(spec)
         if spec is None:
             process.join()
@@ -95,7 +110,7 @@ class _Pool:
         process, spec = self._busy.pop(connection)
         try:
             error = connection.recv()
-        except (EOFError, ConnectionResetError):
+        except (EOFError, ConnectionError):
             self._died(process, spec)
             return
         if error is not None:
@@ -107,26 +122,57 @@ class _Pool:
     def _died(self, process: multiprocessing.Process, spec: TaskSpec) -> None:
         process.join()
         self._deaths[spec.key] = self._deaths.get(spec.key, 0) + 1
+        where = ", ".join(f"{file.name} [{span.begin}, {span.end})" for file, span in spec.ranges[:3])
         if self._deaths[spec.key] == DEATHS_PER_TASK:
             raise RunError(
                 "a worker process died twice on the same task",
-                where=", ".join(f"{file.name} [{span.begin}, {span.end})" for file, span in spec.ranges[:3]),
-                got=f"exit code {process.exitcode}" + (" (killed: out of memory?)" if process.exitcode == -9 else ""),
+                where=where,
+                got=_death(process.exitcode),
                 wanted="a worker that finishes",
                 hint="run the same command again with fewer workers; finished tasks are kept",
             )
+        logger.warning("a worker process died (%s); its task is given once more: %s", _death(process.exitcode), where)
         self._pending.appendleft(spec)
         self._start()
 
 
+def _death(exit_code: int | None) -> str:
+    if exit_code == -signal.SIGKILL:
+        return "killed: out of memory?"
+    return f"exit code {exit_code}" if exit_code is None or exit_code >= 0 else signal.Signals(-exit_code).name
+
+
+def _start_fork_server() -> None:
+    """Start it with Ctrl-C blocked, for itself and the workers: this process hears it and stops them in order."""
+    resource_tracker.ensure_running()  # it comes with the fork server, and unblocks signals when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _work(job: Job, connection: Connection) -> None:
     """A worker's life: take a task, do it, answer None or the error; end at None or when nobody listens."""
+    signal.signal(signal.SIGTERM, _stop_work)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         runner = TaskRunner(job)
         while (spec := connection.recv()) is not None:
             runner.run(spec)
             connection.send(None)
-    except (EOFError, BrokenPipeError, KeyboardInterrupt):
+    except (EOFError, ConnectionError, KeyboardInterrupt):
         return
     except Exception as error:
         connection.send(error)
+
+
+def _stop_work(signum: int, frame: object) -> None:
+    """Leave the task as an error would, so that what is half written is removed."""
+    raise KeyboardInterrupt
+
+
+def _end_with_parent() -> None:
+    """End this worker as soon as the process that started it is gone, whatever the worker is doing."""
+    wait([multiprocessing.parent_process().sentinel])
+    os._exit(1)

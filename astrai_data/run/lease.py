@@ -1,7 +1,8 @@
 """The lock of a store under work: `.work/lock.json`.
 
 Renewed every 15 s, expired after 60 s without renewal, broken at once when its process is dead on the same boot. A
-lock is created with a hard link, so that of two runs that start together exactly one gets it.
+lock is created with a hard link, so that of two runs that start together exactly one gets it. Whether a process of
+this machine lives is asked of the system and never of the clock, which may be set by hours at any moment.
 """
 
 import json
@@ -10,12 +11,12 @@ import socket
 import threading
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-import psutil
-
 from astrai_data.errors import RunError
+from astrai_data.run.processes import boot_id, is_running, process_start
 
 RENEW_S = 15.0
 EXPIRE_S = 60.0
@@ -31,15 +32,14 @@ class Lease:
     def __init__(self, root: Path, *, executor: str, config_hash: str, plan_hash: str) -> None:
         self._path = root / ".work" / "lock.json"
         self._nonce = uuid.uuid4().hex
-        process = psutil.Process()
         self._content = {
             "config_hash": config_hash,
             "plan_hash": plan_hash,
             "executor": executor,
             "host": socket.gethostname(),
             "boot_id": boot_id(),
-            "pid": process.pid,
-            "pid_start": process.create_time(),
+            "pid": os.getpid(),
+            "pid_start": process_start(os.getpid()),
             "nonce": self._nonce,
         }
         self._stop = threading.Event()
@@ -56,7 +56,18 @@ class Lease:
         self._stop.set()
         self._renewer.join()
         if self._is_ours():
-            self._path.unlink()
+            self._path.unlink(missing_ok=True)
+
+    def check(self) -> None:
+        """Raise `RunError` if the lock is no longer ours: whoever slept for a minute must not go on writing."""
+        if not self._is_ours():
+            raise RunError(
+                "another run took this store over while this one was not heard of",
+                where=self._path,
+                got=_told(read_lock(self._path) or {}),
+                wanted="the lock of this run",
+                hint="let the other run finish, or stop it; then run the same command again: finished work is kept",
+            )
 
     def _write(self) -> Path:
         mine = self._path.with_name(f"lock-{self._nonce}.json")
@@ -67,10 +78,10 @@ class Lease:
         mine = self._write()
         try:
             os.link(mine, self._path)
-        except FileExistsError:
+        except (FileExistsError, FileNotFoundError):  # there is a lock, or its holder has just cleared up
             return False
         finally:
-            mine.unlink()
+            mine.unlink(missing_ok=True)
         return True
 
     def _break_if_dead(self) -> None:
@@ -81,7 +92,7 @@ class Lease:
         raise RunError(
             "another run is working on this store",
             where=self._path,
-            got=f"process {lock.get('pid')} on {lock.get('host')}, renewed {_ago(lock)} ago",
+            got=_told(lock),
             wanted="no other run",
             hint="wait for it or stop it; a lock whose process is gone is broken by itself",
         )
@@ -94,13 +105,15 @@ class Lease:
         except FileNotFoundError:
             return
         if (read_lock(grave) or {}).get("nonce") != dead.get("nonce"):
-            os.link(grave, self._path)  # another run was faster, and this is its live lock
-        grave.unlink()
+            with suppress(FileExistsError):
+                os.link(grave, self._path)  # another run was faster, and this is its live lock
+        grave.unlink(missing_ok=True)
 
     def _renew(self) -> None:
         while not self._stop.wait(RENEW_S):
-            if self._is_ours():
-                self._write().replace(self._path)
+            with suppress(OSError):  # a full disk; the next time may do
+                if self._is_ours():
+                    self._write().replace(self._path)
 
     def _is_ours(self) -> bool:
         lock = read_lock(self._path)
@@ -118,19 +131,17 @@ def read_lock(path: Path) -> dict | None:
 
 def is_alive(lock: dict) -> bool:
     """Whether the run that wrote `lock` may still be working."""
-    if lock.get("host") == socket.gethostname() and lock.get("boot_id") == boot_id():
-        try:
-            return abs(psutil.Process(lock["pid"]).create_time() - lock["pid_start"]) < 1.0
-        except (psutil.NoSuchProcess, KeyError, TypeError, ValueError):
-            return False
-    return abs(time.time() - lock.get("renewed_unix_s", 0)) < EXPIRE_S
+    try:
+        if lock.get("host") == socket.gethostname() and lock.get("boot_id") == boot_id():
+            return is_running(int(lock["pid"]), float(lock["pid_start"]))
+        return abs(time.time() - float(lock.get("renewed_unix_s", 0))) < EXPIRE_S
+    except (KeyError, TypeError, ValueError):
+        return False
 
 
-def boot_id() -> str:
-    """A string that changes when the machine restarts."""
-    path = Path("/proc/sys/kernel/random/boot_id")
-    return path.read_text().strip() if path.exists() else str(int(psutil.boot_time()))
-
-
-def _ago(lock: dict) -> str:
-    return f"{max(0, time.time() - lock.get('renewed_unix_s', 0)):.0f} s"
+def _told(lock: dict) -> str:
+    try:
+        ago = f"{max(0.0, time.time() - float(lock['renewed_unix_s'])):.0f} s ago"
+    except (KeyError, TypeError, ValueError):
+        ago = "at an unknown time"
+    return f"process {lock.get('pid')} on {lock.get('host')}, renewed {ago}"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import orjson
 
-from astrai_data.errors import RunError
+from astrai_data.errors import RunError, StoreError
 from astrai_data.run.plan import RunPlan
 from astrai_data.run.work import WorkFolder
-from astrai_data.store import Manifest, TokenStore
+from astrai_data.store import Manifest, TokenStore, is_temporary, meta_folder
 
 OUR_NAMES = frozenset({"manifest.json", "meta", "data", "rejects", ".work"})
 
@@ -22,6 +22,7 @@ class Occupant:
     input_names: names of that store's inputs.
     config_hash, config: of the work found, finished or not; None in an empty folder.
     notes: task key -> note, of finished tasks.
+    under_way: `plan_hash` of a run that was not seen to its end; None if there is none.
     """
 
     manifest: Manifest | None
@@ -29,10 +30,15 @@ class Occupant:
     config_hash: str | None
     config: dict
     notes: dict[str, dict]
+    under_way: str | None
 
 
-def find_occupant(root: Path) -> Occupant:
+def find_occupant(root: Path, *, replaceable: bool = False) -> Occupant:
     """Look at the output folder.
+
+    Args:
+        root: the output folder.
+        replaceable: a store that cannot be read is to be replaced; it counts as none.
 
     Raises:
         RunError: it is a file, or holds things that are not ours.
@@ -40,25 +46,48 @@ def find_occupant(root: Path) -> Occupant:
     """
     _refuse_foreign(root)
     work = WorkFolder(root)
-    under_way, notes = work.read_plan(), work.done_notes()
-    if not (root / "manifest.json").exists():
-        plan = under_way or {}
-        return Occupant(None, (), plan.get("config_hash"), plan.get("config", {}), notes)
+    plan, notes = work.read_plan() or {}, work.done_notes()
+    if (root / "manifest.json").exists():
+        try:
+            return _finished_store(root, notes, plan.get("plan_hash"))
+        except StoreError:
+            if not replaceable:
+                raise
+    return Occupant(None, (), plan.get("config_hash"), plan.get("config", {}), notes, plan.get("plan_hash"))
+
+
+def _finished_store(root: Path, notes: dict[str, dict], under_way: str | None) -> Occupant:
     store = TokenStore.open(root, split=None)
     manifest = store.manifest
     names = tuple(store.table("inputs").column("name").to_pylist())
-    config = orjson.loads((root / manifest.pipeline["path"]).read_bytes())["config"]
-    finished = orjson.loads((root / manifest.run["path"]).read_bytes()).get("tasks", {})
-    return Occupant(manifest, names, manifest.config_hash, config, finished | notes)
+    config = _read_object(root / manifest.pipeline["path"]).get("config", {})
+    finished = _read_object(root / manifest.run["path"]).get("tasks", {})
+    return Occupant(manifest, names, manifest.config_hash, config, finished | notes, under_way)
+
+
+def _read_object(path: Path) -> dict:
+    """A JSON file of the store; nothing if it is damaged: what it would have told is then not known."""
+    try:
+        content = orjson.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def is_finished(occupant: Occupant, plan: RunPlan) -> bool:
-    """Whether the store that the plan makes is there already.
+    """Whether the store that the plan makes is there already, and nothing is left for a run to clear up.
 
     `position_ids_mode` decides no stored byte but the manifest's, so it is in no hash and compared here.
     """
-    manifest, mode = occupant.manifest, plan.config.output.position_ids_mode
-    return manifest is not None and (manifest.plan_hash, manifest.position_ids_mode) == (plan.plan_hash, mode)
+    manifest = occupant.manifest
+    if manifest is None or occupant.under_way == plan.plan_hash:
+        return False
+    found = (manifest.plan_hash, manifest.position_ids_mode, manifest.run["path"])
+    return found == (
+        plan.plan_hash,
+        plan.config.output.position_ids_mode,
+        f"{meta_folder(plan.plan_hash)}/run.json",  # elsewhere while a run replaces the store by one of equal plan
+    )
 
 
 def check_may_go_on(root: Path, occupant: Occupant, plan: RunPlan, *, update: bool, overwrite: bool) -> None:
@@ -87,7 +116,8 @@ def check_may_go_on(root: Path, occupant: Occupant, plan: RunPlan, *, update: bo
 def _refuse_foreign(root: Path) -> None:
     if root.exists() and not root.is_dir():
         raise RunError("the output is a file", where=root, wanted="a folder, or a path where none is yet")
-    foreign = sorted(path.name for path in root.iterdir() if path.name not in OUR_NAMES) if root.exists() else []
+    names = sorted(path.name for path in root.iterdir()) if root.exists() else []
+    foreign = [name for name in names if name not in OUR_NAMES and not is_temporary(name)]
     if foreign:
         raise RunError(
             "the output folder holds other things",

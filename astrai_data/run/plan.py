@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
+import orjson
 import pyarrow as pa
 import xxhash
 
@@ -87,14 +88,16 @@ def inputs_table(plan: RunPlan, num_records: Counter[int]) -> pa.Table:
 
 def _task(config_hash: str, files: list[InputFile], group: tuple[InputRange, ...], seen: Counter[str]) -> TaskSpec:
     """The task over `group`; `seen` counts equal ranges, so that each gets a key of its own."""
-    described = {
+    kinds = [_kind(files[span.file]) for span in group]
+    ranges = [[files[span.file].size, span.begin, span.end, span.fingerprint.hex()] for span in group]
+    described = {  # as JSON once: a group of 100,000 files is hashed twice
         "config_hash": config_hash,
-        "kinds": [_kind(files[span.file]) for span in group],
-        "ranges": [[files[span.file].size, span.begin, span.end, span.fingerprint.hex()] for span in group],
+        "kinds": orjson.Fragment(orjson.dumps(kinds)),
+        "ranges": orjson.Fragment(orjson.dumps(ranges)),
     }
-    ranges = xxhash.xxh3_128_hexdigest(canonical_json(described))
-    key = xxhash.xxh3_128_hexdigest(canonical_json(described | {"occurrence": seen[ranges]}))
-    seen[ranges] += 1
+    equal = xxhash.xxh3_128_hexdigest(canonical_json(described))
+    key = xxhash.xxh3_128_hexdigest(canonical_json(described | {"occurrence": seen[equal]}))
+    seen[equal] += 1
     return TaskSpec(key, tuple((files[span.file], span) for span in group))
 
 

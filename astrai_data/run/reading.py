@@ -55,7 +55,7 @@ class TaskReader:
                 yield _joined(held)
                 held, num_bytes = [], 0
             held.append(batch)
-            num_bytes += batch.columns.nbytes
+            num_bytes += batch.columns.nbytes + sum(len(reject.raw) for _, reject in batch.rejects)
         if held:
             yield _joined(held)
 

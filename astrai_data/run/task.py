@@ -4,15 +4,13 @@ The way of the data, in order: read, build, window, pack, write. A task is idemp
 but its specification: not on the day, the folder, the machine, the worker or what ran before it.
 """
 
-import base64
 import struct
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import orjson
-import pyarrow as pa
 import xxhash
 
 from astrai_data.build import Builder, DocumentBatch
@@ -20,12 +18,13 @@ from astrai_data.config import PipelineConfig
 from astrai_data.ledger import Ledger
 from astrai_data.pack import Plan, Segments, gather, plan
 from astrai_data.ragged import Ragged
-from astrai_data.records import InputFile, InputRange, Reject
+from astrai_data.records import InputFile, InputRange
 from astrai_data.run.reading import TaskBatch, TaskReader, split_batch
 from astrai_data.run.task_documents import TaskDocuments
-from astrai_data.run.windows import Window, Windows
+from astrai_data.run.task_rejects import TaskRejects, refused_record
+from astrai_data.run.windows import Window, WindowColumns, Windows
 from astrai_data.store import TaskWriter
-from astrai_data.tokenizer import ChatRefusal, Tokenizer
+from astrai_data.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,9 @@ class _Task:
 
     def __init__(self, runner: TaskRunner, spec: TaskSpec) -> None:
         self.runner, self.config, self.spec = runner, runner.config, spec
-        self.ledger, self.documents = Ledger(), TaskDocuments(tuple(runner.config.data.keep_fields))
-        self.rejects: list[dict] = []
+        self.ledger = Ledger()
+        self.documents = TaskDocuments(runner.job.root, tuple(runner.config.data.keep_fields))
+        self.rejects = TaskRejects(runner.job.root)
         self.windows = Windows(self.config.output.max_tokens_per_shard, runner.dtype)
         output = self.config.output
         self.writer = TaskWriter(runner.job.root, spec.key, storage_format=output.storage_format)
@@ -94,13 +94,14 @@ class _Task:
             max_record_bytes=self.config.data.max_record_bytes,
             allow_damaged=self.runner.job.allow_damaged,
         )
-        for batch in self._within_limit(reader):
-            for window in self.windows.add(self._build(batch)):
+        with closing(self.documents), closing(self.rejects):
+            for batch in self._within_limit(reader):
+                for window in self.windows.add(self._build(batch)):
+                    self._write(window)
+            for window in self.windows.rest():
                 self._write(window)
-        for window in self.windows.rest():
-            self._write(window)
-        self.ledger.check(f"task {self.spec.key}")
-        self.writer.finish(self.documents.to_table(), self.ledger, self.rejects, reader.ranges)
+            self.ledger.check(f"task {self.spec.key}")
+            self.writer.finish(self.documents.to_table(), self.ledger, self.rejects, reader.ranges)
 
     def _within_limit(self, batches: Iterable[TaskBatch]) -> Iterator[TaskBatch]:
         """All batches; under `max_items` in slices that cannot keep more documents than may still be kept."""
@@ -121,33 +122,32 @@ class _Task:
         for ordinal, reject in batch.rejects:
             self.ledger.add("records", batch.domain, "read", 1)
             self.ledger.add("records", batch.domain, "rejected", 1, reject.reason)
-            self._reject(ordinal, reject)
+            self.rejects.append(ordinal, reject)
         built = self.runner.builder.build(batch.columns, batch.domain, self.ledger)
         for row, refusal in built.refused.items():
-            self._reject(batch.columns.column("input")[row].as_py(), _as_reject(batch.columns, row, refusal))
+            ordinal = batch.columns.column("input")[row].as_py()
+            self.rejects.append(ordinal, refused_record(batch.columns, row, refusal))
         self.documents.append(built.documents)
         return built.documents
 
-    def _reject(self, ordinal: int, reject: Reject) -> None:
-        self.rejects.append({"input": ordinal} | _reject_entry(reject))
-
     def _write(self, window: Window) -> None:
         """Pack a window and write it as the task's next part."""
-        tokens = Ragged.concat(window.tokens, self.runner.dtype)
-        packing = self._plan(tokens.lengths)
-        rows, segments = gather(
-            tokens,
-            Ragged.concat(window.run_lengths, np.int32),
-            Ragged.concat(window.run_rules, np.uint16),
-            np.concatenate(window.token_start),
-            np.concatenate(window.document),
-            np.concatenate(window.flags),
-            packing,
-        )
+        rows, segments = self._pack(window.release())
         self.writer.write_part(window.split, window.domain, rows, segments)
         self.num_parts += 1
         self._account(window.domain, rows, segments)
         self.documents.count(segments, self.runner.trained)
+
+    def _pack(self, columns: WindowColumns) -> tuple[Ragged, Segments]:
+        return gather(
+            columns.tokens,
+            columns.run_lengths,
+            columns.run_rules,
+            columns.token_start,
+            columns.document,
+            columns.flags,
+            self._plan(columns.tokens.lengths),
+        )
 
     def _plan(self, lengths: np.ndarray) -> Plan:
         preprocessing = self.config.preprocessing
@@ -177,28 +177,3 @@ class _Task:
             self.ledger.add("slots", domain, "slots", slots)
             self.ledger.add("slots", domain, "tokens", len(rows.flat))
             self.ledger.add("slots", domain, "padding", slots - len(rows.flat))
-
-
-def _as_reject(columns: pa.RecordBatch, row: int, refusal: ChatRefusal) -> Reject:
-    """A refused record as a reject; of its text it holds the fields that were read."""
-    values = {
-        name.split(":", 1)[1]: value for name, (value,) in columns.slice(row, 1).to_pydict().items() if ":" in name
-    }
-    raw = orjson.dumps({k: orjson.Fragment(v) if isinstance(v, bytes) else v for k, v in values.items()})
-    position = columns.column("position")[row].as_py()
-    return Reject(position, len(raw), refusal.reason, refusal.message, raw)
-
-
-def _reject_entry(reject: Reject) -> dict:
-    """A reject as `rejects/<task key>.jsonl.zst` holds it."""
-    entry = {
-        "position": reject.position,
-        "length": reject.length,
-        "reason": reject.reason,
-        "message": reject.message,
-        "raw_truncated": len(reject.raw) < reject.length,
-    }
-    try:
-        return entry | {"raw": reject.raw.decode()}
-    except UnicodeDecodeError:
-        return entry | {"raw_base64": base64.b64encode(reject.raw).decode()}

@@ -4,6 +4,7 @@ A window closes at `min(max_tokens_per_shard, 2^24)` tokens; when a task holds 2
 Closing depends on the order of documents alone, never on how they were cut into batches.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -19,33 +20,60 @@ SPLITS = ("train", "validation")
 Key = tuple[str, str | None]
 
 
+@dataclass(frozen=True)
+class WindowColumns:
+    """The documents of a closed window: what `pack.gather` takes, but for the plan."""
+
+    tokens: Ragged
+    run_lengths: Ragged
+    run_rules: Ragged
+    token_start: np.ndarray
+    document: np.ndarray
+    flags: np.ndarray
+
+
 @dataclass
 class Window:
-    """Documents of one (split, domain) that wait to be packed: ordinals in the task, tokens, mask runs, cuts."""
+    """Documents of one (split, domain) that wait to be packed, as narrow columns: 33 bytes a short one, and tokens."""
 
     split: str
     domain: str | None
     num_tokens: int = 0
-    document: list[np.ndarray] = field(default_factory=list)
-    tokens: list[Ragged] = field(default_factory=list)
-    run_lengths: list[Ragged] = field(default_factory=list)
-    run_rules: list[Ragged] = field(default_factory=list)
-    token_start: list[np.ndarray] = field(default_factory=list)
-    flags: list[np.ndarray] = field(default_factory=list)
+    _columns: defaultdict[str, list[np.ndarray]] = field(default_factory=lambda: defaultdict(list))
 
     def append(self, documents: DocumentBatch, rows: np.ndarray | slice, tokens: Ragged, first: int) -> None:
         """Take the given rows of a batch; `first` is the ordinal of its first document, `tokens` its stored ids."""
         sequence = documents.sequence
-        columns = [tokens, sequence.run_lengths, sequence.run_rules]
+        ragged = [tokens, sequence.run_lengths, sequence.run_rules]
         if isinstance(rows, np.ndarray):
-            columns = [column.take(rows) for column in columns]
-        self.document.append(np.arange(first, first + len(documents), dtype=np.int32)[rows])
-        self.tokens.append(columns[0])
-        self.run_lengths.append(columns[1])
-        self.run_rules.append(columns[2])
-        self.token_start.append(documents.token_start[rows])
-        self.flags.append(documents.flags[rows])
-        self.num_tokens += len(columns[0].flat)
+            ragged = [column.take(rows) for column in ragged]
+        tokens, run_lengths, run_rules = ragged
+        added = {
+            "tokens": tokens.flat,
+            "length": tokens.lengths.astype(np.int32),
+            "run_lengths": run_lengths.flat,
+            "run_rules": run_rules.flat,
+            "num_runs": run_lengths.lengths.astype(np.int32),
+            "token_start": documents.token_start[rows],
+            "document": np.arange(first, first + len(documents), dtype=np.int32)[rows],
+            "flags": documents.flags[rows],
+        }
+        for name, values in added.items():
+            self._columns[name].append(values)
+        self.num_tokens += len(tokens.flat)
+
+    def release(self) -> WindowColumns:
+        """All documents joined; the window is empty then, and a column is let go of as soon as it is joined."""
+        joined = {name: np.concatenate(self._columns.pop(name)) for name in list(self._columns)}
+        run_lengths = Ragged.from_lengths(joined["run_lengths"], joined["num_runs"])
+        return WindowColumns(
+            tokens=Ragged.from_lengths(joined["tokens"], joined["length"]),
+            run_lengths=run_lengths,
+            run_rules=Ragged(joined["run_rules"], run_lengths.offsets),
+            token_start=joined["token_start"],
+            document=joined["document"],
+            flags=joined["flags"],
+        )
 
 
 class Windows:
@@ -109,7 +137,8 @@ def _reach(lengths: np.ndarray, wanted: int) -> int:
 def _keys(documents: DocumentBatch) -> tuple[list[Key], np.ndarray]:
     """((split, domain) pairs, number of each document's pair)."""
     pair = documents.domain * 2 + documents.validation
-    present, number = np.unique(pair, return_inverse=True)
+    occurs = np.bincount(pair) > 0
+    present, number = np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[pair]
     return [(SPLITS[p % 2], documents.domains[p // 2]) for p in present.tolist()], number
 
 

@@ -1,7 +1,8 @@
 """The folder `.work/` of a store: what a run under way, or an interrupted one, has left to go on from.
 
-plan.json says which configuration is being worked on; done/<task key>.json says of each finished task which backend
-tokenized it and which versions of its files it read. Nothing here is part of the store: a commit clears it.
+plan.json says which plan is being worked on; done/<task key>.json says of each finished task which backend tokenized it
+and which versions of its files it read. Nothing here is part of the store: a commit clears it, plan.json last, so that
+where there is none nothing is left to clear.
 """
 
 import json
@@ -23,7 +24,7 @@ class WorkFolder:
         return _read(self._path / "plan.json")
 
     def write_plan(self, plan: dict) -> None:
-        """Say what is being worked on: at least `config_hash` and `config`."""
+        """Say what is being worked on: at least `config_hash`, `plan_hash` and `config`."""
         write_bytes(self._path / "plan.json", json.dumps(plan).encode())
 
     def note_done(self, spec: TaskSpec, backend: str) -> None:
@@ -36,9 +37,11 @@ class WorkFolder:
         return {key: note for key, note in notes.items() if note}
 
     def clear(self) -> None:
-        """Forget everything but the lock."""
+        """Forget everything but the lock, and what killed runs left of theirs."""
         shutil.rmtree(self._path / "done", ignore_errors=True)
-        (self._path / "plan.json").unlink(missing_ok=True)
+        for path in sorted(self._path.iterdir(), key=lambda path: path.name == "plan.json"):
+            if path.name != "lock.json" and not path.is_dir():
+                path.unlink(missing_ok=True)
 
 
 def done_note(spec: TaskSpec, backend: str) -> dict:

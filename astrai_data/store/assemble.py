@@ -2,22 +2,23 @@
 
 Tables, tokenizer and pipeline are written under `meta/<plan hash>/`, then the manifest is replaced, then
 whatever it does not name is deleted. A kill before the replacement leaves the old store, one after it the new
-store and perhaps some litter, which the next commit sweeps.
+store and perhaps some litter, which the next commit sweeps. A store of the same plan stands in the very folder
+that is written: if it differs, it first steps aside.
 """
 
-import shutil
 from pathlib import Path
 
 import orjson
 import pyarrow as pa
 
 from astrai_data.mask_rule import MaskRule
+from astrai_data.store.aside import same_store, step_aside
 from astrai_data.store.digest import table_digest
-from astrai_data.store.files import replacing, write_bytes
+from astrai_data.store.files import write_bytes
 from astrai_data.store.identity import config_hash as hash_config
 from astrai_data.store.identity import pipeline_document, sha256_hex
 from astrai_data.store.identity import plan_hash as hash_plan
-from astrai_data.store.manifest import Manifest
+from astrai_data.store.manifest import Manifest, meta_folder
 from astrai_data.store.reach import delete_unreferenced, reachable
 from astrai_data.store.rollup import store_sums, store_tables
 from astrai_data.store.tables import write_table
@@ -64,12 +65,14 @@ def assemble(
         StoreError: a task is not finished.
         ValueError: a hash that is not the hash of what was given, or parts of another dtype than `columns`.
     """
-    root, meta = Path(root), f"meta/{plan_hash[:16]}"
+    root, meta = Path(root), meta_folder(plan_hash)
     _check_hash("config_hash", config_hash, hash_config(config, ids_sha256, template_sha256))
     _check_hash("plan_hash", plan_hash, hash_plan(config_hash, task_keys))
     tasks = [read_task(root, key) for key in task_keys]
     _check_parts(tasks, columns)
     tables = store_tables(root, tasks, task_inputs, inputs)
+    tokenizer = _read_tokenizer(Path(tokenizer_dir))
+    pipeline = pipeline_document(config, ids_sha256, template_sha256)
     manifest = Manifest(
         kind="packed",
         columns=dict(columns),
@@ -85,18 +88,27 @@ def assemble(
         tables={name: _describe(f"{meta}/tables/{name}.parquet", table) for name, table in tables.items()},
         tokenizer={
             "path": f"{meta}/tokenizer",
-            "files": _copy_tokenizer(tokenizer_dir, root / meta / "tokenizer"),
+            "files": {name: sha256_hex(data) for name, data in tokenizer.items()},
         },
-        pipeline=_write_pipeline(root, meta, pipeline_document(config, ids_sha256, template_sha256)),
+        pipeline={"path": f"{meta}/pipeline.json", "sha256": sha256_hex(pipeline)},
         run={"path": f"{meta}/run.json"},
         **store_sums(tasks),
     )
-    _commit(root, manifest, tables, run)
+    known = same_store(root, manifest)
+    if known is None:
+        step_aside(root, meta)
+    copies = {f"{meta}/tokenizer/{name}": data for name, data in tokenizer.items()}
+    for path, data in (copies | {f"{meta}/pipeline.json": pipeline}).items():
+        write_bytes(root / path, data)
+    _commit(root, manifest, tables, run, known or {})
     return manifest
 
 
-def _commit(root: Path, manifest: Manifest, tables: dict[str, pa.Table], run: dict) -> None:
-    table_files = {name: _write_table(root / manifest.tables[name]["path"], tables[name]) for name in tables}
+def _commit(root: Path, manifest: Manifest, tables: dict[str, pa.Table], run: dict, known: dict[str, str]) -> None:
+    table_files = {
+        name: _write_table(root / manifest.tables[name]["path"], table, known.get(name))
+        for name, table in tables.items()
+    }
     run = run | {"table_files": table_files, "store_id": sha256_hex(manifest.to_bytes())}
     write_bytes(root / manifest.run["path"], orjson.dumps(run, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2))
     manifest.write(root)
@@ -122,21 +134,13 @@ def _describe(path: str, table: pa.Table) -> dict:
     return {"path": path, "num_rows": table.num_rows, "sha256": table_digest(table)}
 
 
-def _write_table(path: Path, table: pa.Table) -> str:
-    write_table(path, table)
+def _write_table(path: Path, table: pa.Table, known: str | None) -> str:
+    """SHA-256 of the table's file; one that is there already and is the `known` one is left as it is."""
+    if known is None or not path.is_file() or sha256_hex(path.read_bytes()) != known:
+        write_table(path, table)
     return sha256_hex(path.read_bytes())
 
 
-def _write_pipeline(root: Path, meta: str, document: bytes) -> dict:
-    write_bytes(root / meta / "pipeline.json", document)
-    return {"path": f"{meta}/pipeline.json", "sha256": sha256_hex(document)}
-
-
-def _copy_tokenizer(source: Path, target: Path) -> dict[str, str]:
-    digests = {}
-    for name in TOKENIZER_FILES:
-        if (Path(source) / name).is_file():
-            with replacing(target / name) as temporary:
-                shutil.copyfile(Path(source) / name, temporary)
-            digests[name] = sha256_hex((target / name).read_bytes())
-    return digests
+def _read_tokenizer(source: Path) -> dict[str, bytes]:
+    """File name -> bytes."""
+    return {name: (source / name).read_bytes() for name in TOKENIZER_FILES if (source / name).is_file()}

@@ -141,7 +141,7 @@ def _write_bin(root: Path, stem: str, columns: dict[str, Ragged]) -> list[Buffer
         }
         for role, (path, array) in files.items():
             with replacing(root / path) as temporary:
-                array.tofile(temporary)
+                temporary.write_bytes(array)
             records.append(_record(name, role, path, 0, map_file(root / path)))
     return records
 

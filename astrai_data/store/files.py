@@ -2,18 +2,31 @@
 
 Every file is written under a temporary name beside its place and renamed. Only the files that make others
 count (`task.json`, `manifest.json`) are synced to disk: after a power cut a file they name may be short, and
-sizes tell.
+sizes tell. What the system refuses is told as a `StoreError` that names the file and the way out.
 """
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyarrow as pa
 
+from astrai_data.errors import AstraiError, StoreError
+
 TEMPORARY_SUFFIX = ".tmp"
+_NO_ROOM = "make room on this disk and run the same command again: finished work is kept"
+_NO_RIGHT = "choose a folder that you may write to, or have its owner let you"
+_HINTS = {
+    errno.ENOSPC: _NO_ROOM,
+    errno.EDQUOT: _NO_ROOM,
+    errno.EACCES: _NO_RIGHT,
+    errno.EPERM: _NO_RIGHT,
+    errno.EROFS: "this file system can only be read: choose another folder",
+    errno.EMFILE: "too many files are open: use fewer workers, or raise the limit with `ulimit -n`",
+}
 
 
 @contextmanager
@@ -23,19 +36,48 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[Path]:
     Args:
         path: the final name; its folder is made.
         durable: sync the file before the renaming and the folder after it.
+
+    Raises:
+        StoreError: the system refused, for want of room or permission.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         if durable:
             sync(temporary)
         os.replace(temporary, path)
+        if durable:
+            sync(path.parent)
+    except OSError as error:
+        _forget(temporary)
+        if isinstance(error, AstraiError):
+            raise
+        where = error.filename if error.filename not in (None, str(temporary)) else path
+        raise refused("a file cannot be written", error, where) from error
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        _forget(temporary)
         raise
-    if durable:
-        sync(path.parent)
+
+
+def _forget(temporary: Path) -> None:
+    with suppress(OSError):
+        temporary.unlink(missing_ok=True)
+
+
+def refused(what: str, error: OSError, where: object = None) -> StoreError:
+    """What the system refused to do, told with the way out; `where` is by default the file it speaks of."""
+    return StoreError(
+        what,
+        where=where or error.filename,
+        got=os.strerror(error.errno) if error.errno else error,
+        hint=_HINTS.get(error.errno, "run the same command again when the cause is mended: finished work is kept"),
+    )
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file of this name is one that `replacing` had not yet renamed, of a run that is or was."""
+    return name.startswith(".") and name.endswith(TEMPORARY_SUFFIX)
 
 
 def write_bytes(path: Path, data: bytes, *, durable: bool = False) -> None:

@@ -98,6 +98,11 @@ class Manifest:
         return dataclasses.replace(manifest, mask_rules=rules)
 
 
+def meta_folder(plan_hash: str) -> str:
+    """Where a store of that plan keeps its tables, relative to the store."""
+    return f"meta/{plan_hash[:16]}"
+
+
 def _frozen(value: object) -> object:
     return tuple(value) if isinstance(value, list) else value
 

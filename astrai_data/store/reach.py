@@ -1,7 +1,7 @@
 """What a manifest reaches, and sweeping away what it does not.
 
-Only `data/`, `meta/` and `rejects/` of the store are swept; anything else in the directory is not ours to
-delete.
+Only `data/`, `meta/` and `rejects/` of the store are swept, and files that a killed run had not yet renamed;
+anything else in the directory is not ours to delete.
 """
 
 import os
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from astrai_data.store.files import is_temporary
 from astrai_data.store.manifest import FILE_NAME, Manifest
 
 OWN_FOLDERS = ("data", "meta", "rejects")
@@ -28,8 +29,21 @@ def reachable(manifest: Manifest, tasks: pa.Table) -> set[str]:
     return {FILE_NAME, *meta, *tokenizer, *written}
 
 
+def is_under_way(root: Path) -> bool:
+    """Whether a run works on the store, or was killed at it: what nothing refers to is then its work, not litter."""
+    return (root / ".work" / "plan.json").exists()
+
+
+def delete_temporaries(root: Path) -> None:
+    """Delete the files that killed runs had not yet renamed; the caller holds the lock of the store."""
+    for path in list(unreferenced(root, set())):
+        if is_temporary(path.rpartition("/")[2]):
+            (root / path).unlink(missing_ok=True)
+
+
 def unreferenced(root: Path, referenced: set[str]) -> Iterator[str]:
     """Paths of files in the store's own folders that are not in `referenced`, deepest folders first."""
+    yield from sorted(name for name in os.listdir(root) if is_temporary(name))
     for folder in OWN_FOLDERS:
         for parent, _, names in os.walk(root / folder, topdown=False):
             for name in sorted(names):

@@ -39,7 +39,7 @@ def save_bin(
     meta = {}
     for key, array in joined.items():
         with replacing(directory / f"{key}.bin") as temporary:
-            array.astype(array.dtype.newbyteorder("<"), copy=False).tofile(temporary)
+            temporary.write_bytes(np.ascontiguousarray(array, array.dtype.newbyteorder("<")))
         meta[key] = {"shape": list(array.shape), "dtype": array.dtype.name}
         if key in record_keys:
             meta[key]["offsets"] = np.cumsum([0] + [len(values) for values in arrays[key]]).tolist()

@@ -18,7 +18,7 @@ from astrai_data.store.finding import Finding
 from astrai_data.store.identity import plan_hash
 from astrai_data.store.locate import local_root, read_manifest
 from astrai_data.store.manifest import FILE_NAME, Manifest
-from astrai_data.store.reach import reachable, unreferenced
+from astrai_data.store.reach import is_under_way, reachable, unreferenced
 from astrai_data.store.tables import read_table
 from astrai_data.store.verify_contents import Contents
 from astrai_data.store.verify_files import check_files, check_sha256
@@ -101,15 +101,16 @@ class _Verification:
             self.tables[name] = table
 
     def _check_tasks(self) -> Iterator[Finding]:
-        """Every file of every task, the plan, and files that nobody names."""
+        """Every file of every task, the plan, and files that nobody names, unless a run may still come to them."""
         if "tasks" not in self.tables:
             return
         tasks = self.tables["tasks"]
         if plan_hash(self.manifest.config_hash, tasks["key"].to_pylist()) != self.manifest.plan_hash:
             yield Finding(FILE_NAME, "plan_hash is not the hash of config_hash and the task keys")
         yield from check_files(self.root, tasks, self.tables.get("shards"))
-        for path in unreferenced(self.root, reachable(self.manifest, tasks)):
-            yield Finding(path, "nothing in the store refers to this file")
+        if not is_under_way(self.root):
+            for path in unreferenced(self.root, reachable(self.manifest, tasks)):
+                yield Finding(path, "nothing in the store refers to this file")
 
     def _check_contents(self) -> Iterator[Finding]:
         if set(self.tables) == set(self.manifest.tables):

@@ -1,0 +1,72 @@
+"""The rejected records of one task, as `rejects/<task key>.jsonl.zst` will hold them.
+
+A task may reject everything it reads, at up to 64 KiB each, so they are parked in a nameless file above a MiB.
+"""
+
+import base64
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pyarrow as pa
+
+from astrai_data.records import RAW_BYTES, Reject
+from astrai_data.tokenizer import ChatRefusal
+
+MEMORY_BYTES = 1 << 20
+
+
+class TaskRejects:
+    """Rejects in the order in which they came; iterating gives the store's form of each.
+
+    Args:
+        folder: where they are parked.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._lines = tempfile.SpooledTemporaryFile(MEMORY_BYTES, dir=folder)  # noqa: SIM115  # closed below
+
+    def append(self, ordinal: int, reject: Reject) -> None:
+        """Take a reject of the task's range number `ordinal`."""
+        entry = {"input": ordinal} | _entry(reject)
+        self._lines.write(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE))
+
+    def __iter__(self) -> Iterator[dict]:
+        self._lines.seek(0)
+        return map(orjson.loads, self._lines)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._lines.close()
+
+
+def refused_record(columns: pa.RecordBatch, row: int, refusal: ChatRefusal) -> Reject:
+    """A refused record as a reject; of its text it holds the fields that were read."""
+    values = {
+        name.split(":", 1)[1]: value for name, (value,) in columns.slice(row, 1).to_pydict().items() if ":" in name
+    }
+    raw = orjson.dumps({k: orjson.Fragment(v) if isinstance(v, bytes) else v for k, v in values.items()})
+    position = columns.column("position")[row].as_py()
+    return Reject(position, len(raw), refusal.reason, refusal.message, raw[:RAW_BYTES])
+
+
+def _entry(reject: Reject) -> dict:
+    entry = {
+        "position": reject.position,
+        "length": reject.length,
+        "reason": reject.reason,
+        "message": reject.message,
+        "raw_truncated": reject.raw_truncated,
+    }
+    try:
+        return entry | {"raw": _whole_characters(reject).decode()}
+    except UnicodeDecodeError:
+        return entry | {"raw_base64": base64.b64encode(reject.raw).decode()}
+
+
+def _whole_characters(reject: Reject) -> bytes:
+    """The kept head without the character that the cut went through."""
+    head = reject.raw
+    last = next((at for at in range(len(head) - 1, max(len(head) - 4, -1), -1) if head[at] & 0xC0 != 0x80), 0)
+    return head[:last] if reject.raw_truncated and head[last:].decode(errors="ignore") == "" else head

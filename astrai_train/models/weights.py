@@ -1,0 +1,104 @@
+"""Weights from files into a model, by name and without exceptions: what does not fit is an error."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import torch
+
+from astrai_train.models.errors import ModelError, ModelNotFoundError
+from astrai_train.models.safetensors_file import SafetensorsFile
+from astrai_train.models.transformer import Transformer
+from astrai_train.models.weight_names import own_weight_name
+
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+MAX_NAMES_SHOWN = 10
+HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
+
+
+def weight_files(directory: Path) -> list[Path]:
+    """The safetensors files of a model directory: the one, or the shards that the index names.
+
+    Raises:
+        ModelNotFoundError: neither is there, or a shard is missing.
+        ModelError: the index is not what it should be.
+    """
+    if (whole := directory / WEIGHTS).is_file():
+        return [whole]
+    index = directory / INDEX
+    if not index.is_file():
+        raise ModelNotFoundError("no weights in the model directory", where=directory, wanted=f"{WEIGHTS} or {INDEX}")
+    files = [directory / name for name in _shard_names(index)]
+    if missing := [file.name for file in files if not file.is_file()]:
+        raise ModelNotFoundError("shards of the weights are missing", where=directory, got=_listed(missing))
+    return files
+
+
+def _shard_names(index: Path) -> list[str]:
+    try:
+        names = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
+    except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError, AttributeError):
+        raise ModelError("the index of the weights has no weight_map", where=index) from None
+    if bad := [name for name in names if not isinstance(name, str) or Path(name).name != name]:
+        raise ModelError("a shard is a file beside its index", where=index, got=bad[0])
+    return names
+
+
+def read_weights(
+    files: Iterable[Path], *, dtype: torch.dtype | None = None, device: torch.device | str = "cpu"
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Every weight of these files under its present name, one at a time, converted and moved.
+
+    Raises:
+        ModelError: a weight that is no floating-point tensor, or that stands in two files.
+    """
+    seen: dict[str, Path] = {}
+    for path in files:
+        for name, tensor in SafetensorsFile(path).tensors():
+            own = own_weight_name(name)
+            if own is None:
+                continue
+            if own in seen:
+                raise ModelError("a weight is there twice", where=name, got=f"{seen[own].name} and {path.name}")
+            if not tensor.is_floating_point() or tensor.element_size() == 1:
+                raise ModelError("no weight of this model has such a dtype", where=f"{path}: {name}", got=tensor.dtype)
+            seen[own] = path
+            yield own, tensor.to(device, dtype or tensor.dtype)
+
+
+def load_weights(model: Transformer, weights: Mapping[str, torch.Tensor], where: object) -> None:
+    """Put weights in the place of the model's own parameters; names and shapes must be exactly the model's.
+
+    A head is ignored where it is tied to the embedding; an untied head that is missing becomes a copy of it.
+
+    Raises:
+        ModelError: missing or unexpected names, or other shapes; the message lists them.
+    """
+    weights, wanted = dict(weights), model.state_dict()
+    if HEAD not in wanted:
+        weights.pop(HEAD, None)
+    elif HEAD not in weights and EMBEDDING in weights:
+        weights[HEAD] = weights[EMBEDDING].clone()
+    _check_names(weights.keys(), wanted.keys(), where)
+    shapes = {name: (tuple(weights[name].shape), tuple(wanted[name].shape)) for name in wanted}
+    if wrong := [f"{name} {got} instead of {want}" for name, (got, want) in shapes.items() if got != want]:
+        raise ModelError("weights of other shapes than the configuration says", where=where, got=_listed(wrong))
+    model.load_state_dict(weights, assign=True)
+
+
+def _check_names(got: Iterable[str], wanted: Iterable[str], where: object) -> None:
+    missing, unexpected = sorted(set(wanted) - set(got)), sorted(set(got) - set(wanted))
+    if missing or unexpected:
+        parts = [("missing: ", missing), ("unexpected: ", unexpected)]
+        raise ModelError(
+            "the weights are not those of the configuration",
+            where=where,
+            got="; ".join(label + _listed(names) for label, names in parts if names),
+            hint="compare config.json with the files of weights beside it",
+        )
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - MAX_NAMES_SHOWN
+    return ", ".join(names[:MAX_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")

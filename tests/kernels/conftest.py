@@ -1,0 +1,32 @@
+"""The compiled library, built once and kept in build/kernels, so that only the first run after a change compiles."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from astrai_kernels import native
+from astrai_kernels.build import VARIABLE
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="session")
+def compiled():
+    """Skips where there is no compiler; with one, a build that fails is a failure."""
+    os.environ.setdefault(VARIABLE, str(ROOT / "build" / "kernels"))
+    if not any(map(shutil.which, ("c++", "g++", "clang++"))):
+        pytest.skip("no C++ compiler")
+    found = native.require()
+    assert found.loaded, found.reason
+    return found
+
+
+@pytest.fixture(autouse=True)
+def steady_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)

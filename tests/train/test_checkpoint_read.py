@@ -1,0 +1,60 @@
+"""Finding models among what training wrote."""
+
+import pytest
+
+from astrai_train.checkpoint.read import find_model_directory, list_checkpoints, read_model_files
+from astrai_train.models import ModelNotFoundError, load_model, save_model
+from tests.train.small_models import lively, tiny
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run with three complete checkpoints and what else may lie beside them."""
+    run = tmp_path_factory.mktemp("run")
+    for name in ("epoch_0_step_9", "epoch_0_step_10", "epoch_1_step_100"):
+        save_model(lively(tiny()), run / name)
+        (run / name / "training").mkdir()
+    (run / "epoch_1_step_100" / "tokenizer.json").write_text("{}")
+    for name in ("epoch_1_step_200 (copy)", ".epoch_1_step_300.tmp", "epoch_01_step_400", "epoch_1_step_٣"):
+        save_model(lively(tiny()), run / name)
+    (run / "epoch_2_step_500").mkdir()  # empty
+    (run / "metrics.jsonl").write_text("")
+    return run
+
+
+def test_complete_checkpoints_oldest_first(run):
+    assert [(found.epoch, found.step) for found in list_checkpoints(run)] == [(0, 9), (0, 10), (1, 100)]
+    assert list_checkpoints(run)[0].training.is_dir()
+    assert list_checkpoints(run / "none") == []
+
+
+def test_what_a_path_means(run):
+    newest = run / "epoch_1_step_100"
+    assert find_model_directory(run) == newest
+    assert find_model_directory(str(run / "epoch_0_step_9")) == run / "epoch_0_step_9"
+
+
+def test_files_of_a_model(run):
+    files = read_model_files(run)
+    assert files.directory == run / "epoch_1_step_100"
+    assert files.config == tiny()
+    assert files.weights == (files.directory / "model.safetensors",)
+    assert files.tokenizer == files.directory
+    assert read_model_files(run / "epoch_0_step_9").tokenizer is None
+
+
+def test_a_checkpoint_is_a_model_directory(run):
+    assert load_model(run / "epoch_0_step_10").config == tiny()
+
+
+def test_where_no_model_is(run, tmp_path):
+    for path, says in (
+        (tmp_path, "an empty directory"),
+        (tmp_path / "none", "no such directory"),
+        (run / "epoch_0_step_9" / "training", "empty directory"),
+    ):
+        with pytest.raises(ModelNotFoundError, match=says):
+            find_model_directory(path)
+    tiny().to_file(tmp_path / "config.json")
+    with pytest.raises(ModelNotFoundError, match="no weights"):
+        read_model_files(tmp_path)
