@@ -27,6 +27,7 @@ COMMANDS = {
     "mask": ("astrai_data.cli.mask", "command", "Show which tokens of one record would be trained, and why."),
     "tokenizer": ("astrai_data.cli.tokenizer", ("train", "show"), "Train a tokenizer, or look at one."),
     "export": ("astrai_data.cli.export", "command", "Write a token store in another format."),
+    "kernels": ("astrai_kernels.cli", ("build", "info"), "Build the compiled kernels, or see what is there and why."),
     "schema": ("astrai_data.cli.schema", "command", "Print the JSON Schema of pipeline configurations."),
 }
 
@@ -85,12 +86,18 @@ def main() -> None:
     try:
         typer.main.get_command(build_app())(prog_name="astrai")
     except Exception as error:
-        from astrai_data.errors import AstraiError
-
-        if not isinstance(error, AstraiError):
+        if not _is_for_the_user(error):
             raise
         print(f"error: {error}", file=sys.stderr)
         sys.exit(1)
+
+
+def _is_for_the_user(error: Exception) -> bool:
+    """Whether the error explains itself; anything else is a defect of ours and keeps its traceback."""
+    from astrai_data.errors import AstraiError
+
+    kernels = sys.modules.get("astrai_kernels.errors")  # stands beside astrai_data and cannot know its errors
+    return isinstance(error, (AstraiError, kernels.KernelError) if kernels else AstraiError)
 
 
 if __name__ == "__main__":

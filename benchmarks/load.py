@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from store import make_part, make_store
 
-from astrai_data.load import PackedLoader
+from astrai_data.load import Order, PackedLoader
 from astrai_data.store import TokenStore
 
 SECONDS = 2.0
@@ -47,6 +47,17 @@ def compare(store: TokenStore) -> None:
             print(f"{name:28} {workers} workers  {tokens / 1e6:7.1f} M tokens/s   {cpu * 1e3:5.1f} ms CPU here a M")
 
 
+def order_cost() -> None:
+    for window_blocks in (None, 4):
+        order = Order(10_000_000, 0, 0, window_blocks=window_blocks)
+        for count in (8, 512):
+            positions, begin = np.arange(count), time.perf_counter()
+            for _ in range(200):
+                order(positions)
+            micros = (time.perf_counter() - begin) / 200 * 1e6
+            print(f"order of {count:3} of 10 M rows, {window_blocks or 'all'} blocks a window: {micros:.0f} us")
+
+
 def start_and_open(root: Path) -> None:
     store = TokenStore.open(root)
     begin = time.perf_counter()
@@ -56,7 +67,7 @@ def start_and_open(root: Path) -> None:
     loader.close()
     begin = time.perf_counter()
     for row in range(200):
-        TokenStore.rows(store, np.array([row]))
+        store.rows(np.array([row]))
         store._part.cache_clear()
     print(f"one row of a part that is not open: {(time.perf_counter() - begin) / 200 * 1e3:.2f} ms")
 
@@ -67,6 +78,7 @@ def main() -> None:
     try:
         make_store(folder / "store", *make_part())
         compare(TokenStore.open(folder / "store"))
+        order_cost()
         start_and_open(folder / "store")
     finally:
         shutil.rmtree(folder)

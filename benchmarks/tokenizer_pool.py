@@ -16,10 +16,12 @@ class Encoder:
 
     @classmethod
     def open(cls, path: str) -> None:
+        """Run once in each worker."""
         cls.tokenizer = Tokenizer.from_file(path)
 
     @classmethod
     def encode(cls, line: str) -> list[int]:
+        """The ids of one JSONL record's text."""
         return cls.tokenizer.encode(json.loads(line)["text"], add_special_tokens=False).ids
 
 

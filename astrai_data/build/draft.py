@@ -33,12 +33,11 @@ class Draft:
 
     def text_hashes(self, rows: np.ndarray) -> list[bytes]:
         """xxh3_128 (16 bytes, big-endian) of the strings that were tokenized, joined, for the given rows."""
-        digest = xxhash.xxh3_128_digest
-        if len(self.section_texts) == 1:
-            texts = self.section_texts[0]
-            return [digest(texts[row].encode()) for row in rows.tolist()]
-        joined = ["".join(filter(None, texts)) for texts in zip(*self.section_texts, strict=True)]
-        return [digest(joined[row].encode()) for row in rows.tolist()]
+        texts = self.section_texts[0]
+        if len(self.section_texts) > 1:
+            texts = ["".join(filter(None, parts)) for parts in zip(*self.section_texts, strict=True)]
+        chosen = texts if len(rows) == len(texts) else map(texts.__getitem__, rows.tolist())
+        return list(map(xxhash.xxh3_128_digest, map(str.encode, chosen)))
 
 
 def draft_sections(

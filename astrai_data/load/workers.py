@@ -49,6 +49,8 @@ class Workers:
         self.close.atexit = False  # daemons end with this process; a forked copy of it must not end them
         method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
         context = multiprocessing.get_context(method)
+        if method == "forkserver":
+            context.set_forkserver_preload([__name__])  # imported once, not by every worker
         address = pickle.dumps(stream)
         for worker in range(number):
             reader, writer = context.Pipe(duplex=False)

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from astrai_data.ragged import offsets_of
 from astrai_data.records.arrow_columns import batch_chunk
 from astrai_data.records.chunk import RecordChunk, Reject, WantedField, empty_chunk
-from astrai_data.records.opening import Source
+from astrai_data.records.opening import BLOCK_BYTES, Source
 
 _MAX_BATCH_ROWS = 1 << 16
 
@@ -57,7 +57,8 @@ def read_row_groups(
     Raises `DamagedParquetError`.
     """
     try:
-        with pq.ParquetFile(source.as_file()) as parquet:
+        # By default the whole column of a row group is held, and a row group may be the whole file.
+        with pq.ParquetFile(source.as_file(), buffer_size=BLOCK_BYTES, pre_buffer=False) as parquet:
             starts = row_group_starts(parquet.metadata)
             groups = [group for group, start in enumerate(starts) if begin <= start < end]
             first_rows = _first_rows(parquet.metadata)

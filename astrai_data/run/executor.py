@@ -11,6 +11,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -173,6 +174,8 @@ def _stop_work(signum: int, frame: object) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this worker as soon as the process that started it is gone, whatever the worker is doing."""
+    """Stop this worker as soon as the process that started it is gone, whatever the worker is doing."""
     wait([multiprocessing.parent_process().sentinel])
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(STOP_S)
     os._exit(1)

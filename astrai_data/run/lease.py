@@ -30,7 +30,7 @@ class Lease:
     """
 
     def __init__(self, root: Path, *, executor: str, config_hash: str, plan_hash: str) -> None:
-        self._path = root / ".work" / "lock.json"
+        self._path = _lock_path(root)
         self._nonce = uuid.uuid4().hex
         self._content = {
             "config_hash": config_hash,
@@ -118,6 +118,17 @@ class Lease:
     def _is_ours(self) -> bool:
         lock = read_lock(self._path)
         return lock is not None and lock.get("nonce") == self._nonce
+
+
+def has_dead_lock(root: Path) -> bool:
+    """Whether a run that was killed left its lock at the store."""
+    path = _lock_path(root)
+    lock = read_lock(path)
+    return not is_alive(lock) if lock is not None else path.exists()
+
+
+def _lock_path(root: Path) -> Path:
+    return root / ".work" / "lock.json"
 
 
 def read_lock(path: Path) -> dict | None:

@@ -5,14 +5,15 @@ A kill at any moment loses only the tasks in flight: the same command goes on an
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from astrai_data.build import Builder
 from astrai_data.config import PipelineConfig, TokenizerSpec
 from astrai_data.errors import PipelineConfigError, RunError
 from astrai_data.run.execution import Execution, Progress
-from astrai_data.run.lease import Lease
+from astrai_data.run.lease import Lease, has_dead_lock
 from astrai_data.run.occupant import check_may_go_on, find_occupant, is_finished
 from astrai_data.run.plan import RunPlan, make_plan, with_inputs
 from astrai_data.run.system_errors import told_plainly
@@ -81,7 +82,9 @@ class Pipeline:
         allowed = {"update": update, "overwrite": overwrite}
         with told_plainly(self.root):
             tokenizer, plan = self._prepare()
-            if (manifest := self._finished(plan, **allowed)) is not None:
+            manifest = self._finished(plan, **allowed)
+            if manifest is not None and not has_dead_lock(self.root):
+                logger.info("this store is finished already: nothing to do")
                 return manifest
             self.root.mkdir(parents=True, exist_ok=True)
             with Lease(self.root, executor="local", config_hash=plan.config_hash, plan_hash=plan.plan_hash) as lease:
@@ -89,7 +92,8 @@ class Pipeline:
                     return manifest
                 options = {"overwrite": overwrite, "allow_damaged": allow_damaged}
                 work = Execution(self.root, plan, tokenizer, self.tokenizer_spec, lease, **options)
-                return work.do(max(1, workers), progress or (lambda _: None))
+                with _telling_a_stop():
+                    return work.do(max(1, workers), progress or (lambda _: None))
 
     def _finished(self, plan: RunPlan, *, update: bool, overwrite: bool) -> Manifest | None:
         """The manifest, if the store is there already; raises unless the plan may go on in the output folder."""
@@ -97,7 +101,6 @@ class Pipeline:
         check_may_go_on(self.root, occupant, plan, update=update, overwrite=overwrite)
         if overwrite or not is_finished(occupant, plan):
             return None
-        logger.info("this store is finished already: nothing to do")
         return occupant.manifest
 
     @property
@@ -121,6 +124,15 @@ class Pipeline:
         for warning in Builder(self.config, tokenizer).warnings:
             logger.warning(warning)
         return tokenizer, make_plan(self.config, tokenizer)
+
+
+@contextmanager
+def _telling_a_stop() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        logger.warning("stopped; the same command goes on from here: finished tasks are kept")
+        raise
 
 
 def _local(output: str) -> Path:

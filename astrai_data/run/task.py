@@ -5,6 +5,7 @@ but its specification: not on the day, the folder, the machine, the worker or wh
 """
 
 import struct
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -119,14 +120,13 @@ class _Task:
             yield rest
 
     def _build(self, batch: TaskBatch) -> DocumentBatch:
-        for ordinal, reject in batch.rejects:
-            self.ledger.add("records", batch.domain, "read", 1)
-            self.ledger.add("records", batch.domain, "rejected", 1, reject.reason)
-            self.rejects.append(ordinal, reject)
+        self.ledger.add("records", batch.domain, "read", len(batch.rejects))
+        for reason, count in Counter(reject.reason for _, reject in batch.rejects).items():
+            self.ledger.add("records", batch.domain, "rejected", count, reason)
         built = self.runner.builder.build(batch.columns, batch.domain, self.ledger)
-        for row, refusal in built.refused.items():
-            ordinal = batch.columns.column("input")[row].as_py()
-            self.rejects.append(ordinal, refused_record(batch.columns, row, refusal))
+        refused = [refused_record(batch.columns, row, refusal) for row, refusal in built.refused.items()]
+        for ordinal, reject in sorted([*batch.rejects, *refused], key=lambda entry: (entry[0], entry[1].position)):
+            self.rejects.append(ordinal, reject)
         self.documents.append(built.documents)
         return built.documents
 

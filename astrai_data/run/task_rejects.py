@@ -41,14 +41,14 @@ class TaskRejects:
         self._lines.close()
 
 
-def refused_record(columns: pa.RecordBatch, row: int, refusal: ChatRefusal) -> Reject:
-    """A refused record as a reject; of its text it holds the fields that were read."""
+def refused_record(columns: pa.RecordBatch, row: int, refusal: ChatRefusal) -> tuple[int, Reject]:
+    """A refused record: (ordinal of its range, reject); of its text it holds the fields that were read."""
     values = {
         name.split(":", 1)[1]: value for name, (value,) in columns.slice(row, 1).to_pydict().items() if ":" in name
     }
     raw = orjson.dumps({k: orjson.Fragment(v) if isinstance(v, bytes) else v for k, v in values.items()})
-    position = columns.column("position")[row].as_py()
-    return Reject(position, len(raw), refusal.reason, refusal.message, raw[:RAW_BYTES])
+    ordinal, position = (columns.column(name)[row].as_py() for name in ("input", "position"))
+    return ordinal, Reject(position, len(raw), refusal.reason, refusal.message, raw[:RAW_BYTES])
 
 
 def _entry(reject: Reject) -> dict:
@@ -68,5 +68,7 @@ def _entry(reject: Reject) -> dict:
 def _whole_characters(reject: Reject) -> bytes:
     """The kept head without the character that the cut went through."""
     head = reject.raw
+    if not reject.raw_truncated:
+        return head
     last = next((at for at in range(len(head) - 1, max(len(head) - 4, -1), -1) if head[at] & 0xC0 != 0x80), 0)
-    return head[:last] if reject.raw_truncated and head[last:].decode(errors="ignore") == "" else head
+    return head if head[last:].decode(errors="ignore") else head[:last]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from astrai_data.config.problems import Problem, shown
-from astrai_train.models.errors import ModelConfigError
+from astrai_train.models.errors import ModelConfigError, NotSupportedYetError
 from astrai_train.models.rope_scaling import RopeScaling
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ def _head_problems(config: "ModelConfig") -> Iterator[Problem]:
 def _scaling_problems(config: "ModelConfig") -> Iterator[Problem]:
     try:
         scaling = RopeScaling.from_dict(config.rope_scaling)
+    except NotSupportedYetError:
+        raise
     except ModelConfigError as error:
         yield Problem(error.where, error.what, error.got, error.wanted, error.hint)
         return

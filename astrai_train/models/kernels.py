@@ -1,31 +1,31 @@
-"""The one door through which `astrai_kernels` may serve the models."""
+"""The one door through which `astrai_kernels` serves the models."""
 
 import functools
 import importlib
 import logging
 from collections.abc import Callable
+from types import ModuleType
 
 import torch
 
 
-@functools.cache
-def compiled_op(name: str, device_type: str, dtype: torch.dtype) -> Callable | None:
-    """A compiled `rotary` or `attention_varlen` for tensors of this kind, or None: then torch does it.
+def compiled_op(name: str, x: torch.Tensor) -> Callable | None:
+    """`astrai_kernels.rotary` or `.attention_varlen`, if something compiled would run for `x` [T, H, D]; else None.
 
-    `astrai_kernels.compiled(name, device_type, dtype)` answers; it returns None wherever its own fallback would be
-    torch as well. Asked once for each kind; the answer is logged.
-
-        rotary(q [T, Hq, D], k [T, Hkv, D], cos [T, D/2], sin [T, D/2], interleaved: bool) -> (q, k)
-        attention_varlen(q [T, Hq, D], k [T, Hkv, D], v, cu_seqlens int32 [n+1], max_seqlen, scale) -> [T, Hq, D]
-
-    Both must be differentiable; the attention is causal inside each segment.
+    None as well where gradients are recorded: the backward of the kernels' attention is written for checking, torch's
+    own is faster, and the rotation is below 1 % of a training step. Which path it is the kernels decide once, and log.
     """
+    if torch.is_grad_enabled() or torch.compiler.is_compiling() or (package := _package()) is None:
+        return None
+    return getattr(package, name) if package.dispatch.choose(name, x).backend != "torch" else None
+
+
+@functools.cache
+def _package() -> ModuleType | None:
     try:
-        ask = getattr(importlib.import_module("astrai_kernels"), "compiled", None)
+        package = importlib.import_module("astrai_kernels")
+        importlib.import_module("astrai_kernels.dispatch")
     except ImportError as error:
-        found, reason = None, f"astrai_kernels is not there ({error})"
-    else:
-        found = ask and ask(name, device_type, dtype)
-        reason = "astrai_kernels has it compiled" if found else "astrai_kernels has nothing compiled for it"
-    logging.getLogger(__name__).info("%s on %s in %s: %s", name, device_type, dtype, reason)
-    return found
+        logging.getLogger(__name__).info("models run on torch alone: %s", error)
+        return None
+    return package

@@ -1,14 +1,13 @@
 """Attention over documents packed in a row: causal inside each, and none of them sees another.
 
-Three ways, chosen once for each device, dtype and head width: a compiled operator of `astrai_kernels`, torch's own
-variable-length flash attention on CUDA (half precision), and everywhere else torch's dense attention on groups of
-similar segments. None builds a mask over the row: memory grows with T, not T^2.
+Three ways, chosen once for each device, dtype and head width: a compiled operator of `astrai_kernels` where no
+gradient is wanted, torch's own variable-length flash attention on CUDA (half precision), and everywhere else torch's
+dense attention on groups of similar segments. None builds a mask over the row: memory grows with T, not T^2.
 """
 
 import functools
 import importlib
 import logging
-import math
 from functools import cached_property
 from itertools import pairwise
 
@@ -39,8 +38,8 @@ class PackedAttention:
 
     def attend(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         """Attention inside the segments: q [T, Hq, D], k and v [T, Hkv, D] -> [T, Hq, D]."""
-        if (kernel := compiled_op("attention_varlen", q.device.type, q.dtype)) is not None:
-            return kernel(q, k, v, self.cu_seqlens, self.max_seqlen, 1 / math.sqrt(q.shape[-1]))
+        if (kernel := compiled_op("attention_varlen", q)) is not None:
+            return kernel(q, k, v, self.cu_seqlens, self.max_seqlen)
         if flash_serves(q.device, q.dtype, q.shape[-1]):
             return self._flash(q, k, v)
         return self._grouped(q, k, v)

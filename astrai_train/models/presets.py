@@ -2,7 +2,7 @@
 
 | name  | parameters besides embeddings | for |
 |---|---|---|
-| nano  | 2.0 M | learning in minutes on a laptop's processor; tests and demos |
+| nano  | 1.6 M | learning in minutes on a laptop's processor; tests and demos |
 | tiny  | 13 M  | an hour on a processor, minutes on a GPU |
 | small | 86 M  | a day on one GPU |
 """
@@ -15,11 +15,11 @@ from astrai_train.models.errors import ModelConfigError
 
 PRESETS: dict[str, dict[str, Any]] = {
     "nano": {
-        "hidden_size": 256,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "intermediate_size": 640,
+        "hidden_size": 192,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 3,
+        "num_key_value_heads": 1,
+        "intermediate_size": 512,
         "max_position_embeddings": 4096,
     },
     "tiny": {

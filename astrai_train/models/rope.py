@@ -46,8 +46,8 @@ class RotaryTable(nn.Module):
 def rotate_pair(q: torch.Tensor, k: torch.Tensor, rotation: Rotation, layout: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Rotate queries [T, Hq, D] and keys [T, Hkv, D]; `layout` is `half` or `interleaved`."""
     interleaved = layout == "interleaved"
-    if (kernel := compiled_op("rotary", q.device.type, q.dtype)) is not None:
-        return kernel(q, k, *rotation, interleaved)
+    if (kernel := compiled_op("rotary", q)) is not None:
+        return kernel((q, k), *rotation, layout)
     return _Rotate.apply(q, *rotation, interleaved), _Rotate.apply(k, *rotation, interleaved)
 
 

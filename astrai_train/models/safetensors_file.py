@@ -109,7 +109,8 @@ def write_safetensors(path: str | Path, tensors: Mapping[str, torch.Tensor], met
         file.write(struct.pack("<Q", len(text)) + text)
         for name in sorted(tensors):
             flat = tensors[name].detach().to("cpu").contiguous().flatten()
-            file.write(flat.view(torch.uint8).numpy().data)
+            if flat.numel():  # a tensor without elements has no bytes to view
+                file.write(flat.view(torch.uint8).numpy().data)
 
 
 def _read_header(file: BinaryIO, path: Path) -> tuple[dict[str, Any], int]:

@@ -16,7 +16,8 @@ from itertools import pairwise
 import numpy as np
 
 CALL_COST = 10_000
-"""What one more attention call costs, forward and backward, in pairs of tokens: see `benchmarks/` for the numbers."""
+"""What one more attention call costs, forward and backward, in pairs of tokens (one CPU thread, float32, 4 heads of 64:
+0.36 ms against 37 ns a pair)."""
 TOKEN_COST = 48
 """What one slot costs besides its pairs (copying it in and out), in pairs of tokens."""
 

@@ -91,7 +91,7 @@ def _compile_flags() -> tuple[str, ...]:
         capability = "DEFAULT"  # ATen's own NEON on ARM, plain loops elsewhere
     chosen = (f"-DCPU_CAPABILITY={capability}", f"-DCPU_CAPABILITY_{capability}", *VECTOR_FLAGS.get(capability, ()))
     abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
-    includes = (f"-I{path}" for path in (CSRC, *cpp_extension.include_paths()))
+    includes = (f"-I{path}" for path in cpp_extension.include_paths())
     return (*BASE_FLAGS, *chosen, *_openmp(), abi, *includes)
 
 

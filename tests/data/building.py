@@ -1,5 +1,7 @@
 """Building records in memory for tests: what the reader would hand the builder, and what comes out, as plain lists."""
 
+from itertools import pairwise
+
 import numpy as np
 import orjson
 import pyarrow as pa
@@ -39,5 +41,5 @@ def build(config: dict, tokenizer_dir, records: list[dict], *, domain: str | Non
     sequence = built.documents.sequence
     flags = np.repeat(trained[sequence.run_rules.flat], sequence.run_lengths.flat).astype(int)
     bounds = (sequence.tokens.offsets - sequence.tokens.offsets[0]).tolist()
-    masks = [flags[begin:end].tolist() for begin, end in zip(bounds[:-1], bounds[1:], strict=True)]
+    masks = [flags[begin:end].tolist() for begin, end in pairwise(bounds)]
     return [(row.tolist(), mask) for row, mask in zip(sequence.tokens, masks, strict=True)], built, ledger

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from astrai_data import Pipeline, PipelineConfig, TokenStore, Tokenizer
+from astrai_data import Pipeline, PipelineConfig, Tokenizer, TokenStore
 from astrai_data.ledger import Ledger
 
 from .toys import CHATML_GENERATION_TEMPLATE, write_bpe_tokenizer

@@ -104,7 +104,12 @@ CASES = {
         [{"s": "SS", "m": [{"role": "assistant", "content": "u"}], "t": "TT"}],
         [([1, 83, 83, 60, 97, 62, 117, 124, 84, 84], [0, 0, 0, 1, 1, 1, 1, 1, 1, 1])],
     ),
-    "22 empty sources": ("C", TEXT | {"input": {"sources": {}, **TEXT["input"]}}, [{"text": "ab"}], [([97, 98], [1, 1])]),
+    "22 empty sources": (
+        "C",
+        TEXT | {"input": {"sources": {}, **TEXT["input"]}},
+        [{"text": "ab"}],
+        [([97, 98], [1, 1])],
+    ),
     "24 null": ("C", TEXT, [{"text": None}], []),
     "38 both orders": (
         "C0",
@@ -218,9 +223,9 @@ RECORDS = st.lists(st.fixed_dictionaries({}, optional={"p": TEXTS, "r": TEXTS}),
 @settings(deadline=None, max_examples=60)
 @given(records=RECORDS, most=st.integers(1, 12), eos=st.booleans(), drop=st.booleans())
 def test_batches_equal_single_records_and_balance(toys, records, most, eos, drop):
-    config = sections(
-        {"field": "p", "action": "mask"}, {"field": "r", "action": "train", "append_eos": eos}
-    ) | {"preprocessing": {"max_seq_len": most, "min_chars": 0, "drop_untrained": drop}}
+    config = sections({"field": "p", "action": "mask"}, {"field": "r", "action": "train", "append_eos": eos}) | {
+        "preprocessing": {"max_seq_len": most, "min_chars": 0, "drop_untrained": drop}
+    }
     together, _, ledger = build(config, toys["C+"], records)
     alone = [row for record in records for row in build(config, toys["C+"], [record])[0]]
     assert together == alone
@@ -233,7 +238,9 @@ def test_batches_equal_single_records_and_balance(toys, records, most, eos, drop
 
 
 TURNS = st.lists(
-    st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "system"]), "content": st.text("ab [E]", max_size=6)}),
+    st.fixed_dictionaries(
+        {"role": st.sampled_from(["user", "assistant", "system"]), "content": st.text("ab [E]", max_size=6)}
+    ),
     max_size=5,
 )
 

@@ -46,14 +46,19 @@ def run_script(tmp_path, body: str, **options) -> subprocess.Popen:
 
 HEAD = """
     import sys
-    from astrai_data.load import PackedLoader
+    from astrai_data.load.order import Sequential
+    from astrai_data.load.rows import PackedRows
+    from astrai_data.load.schedule import Cursor, Schedule
+    from astrai_data.load.stream import BatchStream
+    from astrai_data.load.workers import Workers
     from astrai_data.store import TokenStore
 
-    def start(workers=2):
-        loader = PackedLoader(TokenStore.open(sys.argv[1]), rows_per_batch=1, seed=0, workers=workers)
-        next(loader)
-        print(*(process.pid for process in loader._batches._processes), flush=True)
-        return loader
+    def start():  # what a loader does, without the seconds that importing torch takes
+        rows = PackedRows(TokenStore.open(sys.argv[1]))
+        workers = Workers(BatchStream(rows, Schedule(Sequential(0), len(rows), 1)), Cursor(), 2, 2)
+        next(workers)
+        print(*(process.pid for process in workers._processes), flush=True)
+        return workers
 """
 
 
@@ -115,7 +120,16 @@ def test_what_travels_to_a_worker_is_an_address(store):
 
 
 def test_leaving_without_close_does_not_hang(tmp_path, store):
-    body = HEAD + "\n    if __name__ == '__main__':\n        loader = start()\n"
+    body = """
+        import sys
+        from astrai_data.load import PackedLoader
+        from astrai_data.store import TokenStore
+
+        if __name__ == "__main__":
+            loader = PackedLoader(TokenStore.open(sys.argv[1]), rows_per_batch=1, seed=0, workers=2)
+            next(loader)
+            print(*(process.pid for process in loader._batches._processes))
+    """
     with run_script(tmp_path, body) as script:
         out, err = script.communicate(timeout=60)
     assert (script.returncode, err) == (0, "")
@@ -123,7 +137,7 @@ def test_leaving_without_close_does_not_hang(tmp_path, store):
 
 
 def test_workers_end_with_a_killed_trainer(tmp_path, store):
-    body = HEAD + "\n    if __name__ == '__main__':\n        loader = start()\n        sys.stdin.read()\n"
+    body = HEAD + "\n    if __name__ == '__main__':\n        workers = start()\n        sys.stdin.read()\n"
     with run_script(tmp_path, body, stdin=subprocess.PIPE) as script:
         numbers = [int(number) for number in script.stdout.readline().split()]
         assert len(numbers) == 2
@@ -144,7 +158,7 @@ def test_an_interrupt_is_quiet(tmp_path, store):
 
 
 def test_a_script_without_a_guard_is_told(tmp_path, store):
-    with run_script(tmp_path, HEAD + "\n    start(1)\n") as script:
+    with run_script(tmp_path, HEAD + "\n    start()\n") as script:
         _, err = script.communicate(timeout=60)
     assert script.returncode == 1
     assert "lacks `if __name__ == '__main__':`" in err

@@ -56,12 +56,12 @@ def test_every_package_is_listed_for_the_wheel():
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
     files = [file.relative_to(ROOT) for floor in ROOT.glob("astrai_*") for file in floor.rglob("*.py")]
     found = {".".join(file.parent.parts) for file in files}
-    assert sorted({*listed} - {"astrai_data.pipelines"}) == sorted(found)
+    assert sorted({*listed} - {"astrai_data.pipelines", "astrai_kernels"}) == sorted(found)
 
 
 def test_a_wheel_carries_them(tmp_path):
     source, target = tmp_path / "source", tmp_path / "target"
-    for folder in ("astrai_data", "astrai_train", "astrai_serve", "pipelines"):
+    for folder in ("astrai_data", "astrai_train", "astrai_serve", "pipelines", "kernels"):
         shutil.copytree(ROOT / folder, source / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for file in ("astrai.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, source)

@@ -265,11 +265,12 @@ class TestRefusals:
             Pipeline(config, [empty], tmp_path / "e", toys["C"]).run()
 
 
-class TestLease:
-    HASHES = {"executor": "local", "config_hash": "c", "plan_hash": "p"}
+HASHES = {"executor": "local", "config_hash": "c", "plan_hash": "p"}
 
+
+class TestLease:
     def test_a_live_lock_refuses_and_a_finished_one_is_gone(self, tmp_path, toys):
-        with Lease(tmp_path / "store", **self.HASHES):
+        with Lease(tmp_path / "store", **HASHES):
             with pytest.raises(RunError, match="another run is working") as caught:
                 run(tmp_path, V1, [{"text": "ab"}], toys["C0"])
             assert str(psutil.Process().pid) in str(caught.value)
@@ -302,7 +303,7 @@ class TestLease:
         def attempt():
             barrier.wait()
             try:
-                with Lease(tmp_path / "store", **self.HASHES):
+                with Lease(tmp_path / "store", **HASHES):
                     won.append(1)
                     go.wait(5)
             except RunError:

@@ -110,9 +110,8 @@ def test_ten_thousand_shards_open_in_a_second(tmp_path):
     store = TokenStore.open(tmp_path / "store", None)
     shards = store.table("shards").slice(0, 1)
     buffers = [[b | {"block_xxh3": list(range(17))} for b in shards["buffers"][0].as_py()]]
-    shards = shards.set_column(
-        9, shards.schema.field("buffers"), pa.array(buffers, shards.schema.field("buffers").type)
-    )
+    field = shards.schema.field("buffers")
+    shards = shards.set_column(shards.schema.get_field_index("buffers"), field, pa.array(buffers, field.type))
     many = pa.concat_tables([shards] * 10_000).combine_chunks()
     entry = store.manifest.tables["shards"]
     write_table(store.root / entry["path"], many)

@@ -13,10 +13,17 @@ from astrai_kernels.build import VARIABLE
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture(scope="session")
-def compiled():
+@pytest.fixture(scope="package")
+def cache_variable():
+    """Where the library is kept, for these tests only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, os.environ.get(VARIABLE, str(ROOT / "build" / "kernels")))
+        yield
+
+
+@pytest.fixture(scope="package")
+def compiled(cache_variable):
     """Skips where there is no compiler; with one, a build that fails is a failure."""
-    os.environ.setdefault(VARIABLE, str(ROOT / "build" / "kernels"))
     if not any(map(shutil.which, ("c++", "g++", "clang++"))):
         pytest.skip("no C++ compiler")
     found = native.require()

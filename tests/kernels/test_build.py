@@ -174,16 +174,18 @@ print(native.decide().reason)
 """
 
 
-def test_first_use_without_a_library_runs_on_torch(tmp_path):
+def test_first_use_takes_what_is_there(tmp_path):
     shape, reason = run_fresh(tmp_path, FIRST_USE).splitlines()
     assert shape == "torch.Size([4, 2, 8])"
     assert reason.startswith("not built yet")
     shape, reason = run_fresh(tmp_path, FIRST_USE, CXX="no-such-compiler").splitlines()
     assert shape == "torch.Size([4, 2, 8])"
     assert reason.startswith("no C++ compiler")
+    _, reason = run_fresh(tmp_path, FIRST_USE, **{build.VARIABLE: str(build.cache_folder())}).splitlines()
+    assert reason.startswith("compiled for")
 
 
-def test_commands(capsys, monkeypatch):
+def test_commands(capsys):
     cli.build()
     assert "compiled for" in capsys.readouterr().out
     cli.info()

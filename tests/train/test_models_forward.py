@@ -9,6 +9,7 @@ import torch
 
 from astrai_train.models import ModelError, PackedAttention, Transformer
 from astrai_train.models.feed_forward import FeedForward
+from astrai_train.models.kernels import compiled_op
 from astrai_train.models.norm import RMSNorm
 from tests.train.small_models import SMALL, lively, packed_row, slow_logits, tiny
 
@@ -218,3 +219,17 @@ def test_a_copy_in_another_process_is_the_same():
     model, row = lively(tiny(), torch.float32), packed_row([9, 3], 1000)
     before = forward(model, row)
     assert torch.equal(forward(pickle.loads(pickle.dumps(model)), row), before)
+
+
+@pytest.mark.parametrize("changes", [{}, {"rope_layout": "interleaved"}], ids=["half", "interleaved"])
+def test_without_gradients_it_is_the_same_model(changes):
+    """Compiled kernels may serve where no gradient is wanted; where there are none this compares torch with itself."""
+    model, row = lively(tiny(**SMALL | changes), torch.float32), packed_row([40, 1, 9], 97)
+    with torch.no_grad():
+        without = forward(model, row)
+    recorded = forward(model, row)
+    assert (recorded - without).norm() / recorded.norm() < 1e-5
+
+
+def test_where_gradients_are_recorded_torch_computes():
+    assert compiled_op("rotary", torch.ones(1, 1, 8)) is None

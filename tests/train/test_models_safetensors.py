@@ -44,7 +44,7 @@ def test_strided_and_unaligned(tmp_path):
     tensor = torch.arange(12.0).view(3, 4)
     write_safetensors(tmp_path / "c.safetensors", {"t": tensor.T}, {})
     assert torch.equal(SafetensorsFile(tmp_path / "c.safetensors").tensor("t"), tensor.T)
-    header = b'{"t":{"dtype":"F64","shape":[2],"data_offsets":[0,16]}} '  # begins at a byte that is no multiple of 8
+    header = b'{"t":{"dtype":"F64","shape":[2],"data_offsets":[0,16]}}'  # begins at a byte that is no multiple of 8
     assert len(header) % 8 != 0
     values = torch.tensor([1.5, -2.0], dtype=torch.float64)
     (tmp_path / "d.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + values.numpy().tobytes())

@@ -1,0 +1,311 @@
+"""Files as they come, from end to end: every record is kept, filtered or rejected, the balances close, the store
+verifies, and what cannot be read is said in words."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from astrai_data import Pipeline, PipelineConfig, TokenStore
+from astrai_data.errors import InputError, RunError
+
+from .fates import Fates, fates
+from .running import astrai, write_config
+from .toys import write_bpe_tokenizer
+
+TEXT = {
+    "version": 2,
+    "data": {"max_record_bytes": 1 << 21},
+    "input": {"sections": [{"field": "text", "action": "train", "append_eos": False}]},
+    "preprocessing": {"max_packed_len": 64, "drop_untrained": False},
+    "run": {"max_reject_ratio": 1.0},
+}
+CHAT = TEXT | {
+    "input": {"sections": [{"field": "messages", "action": "$role", "template": True}]},
+    "mask": {"assistant": "train"},
+}
+GOOD = b'{"text":"good"}\n'
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return write_bpe_tokenizer(tmp_path_factory.mktemp("tokenizer"))
+
+
+def run(tmp_path: Path, tokenizer: Path, files: dict[str, bytes], config: dict = TEXT, **options) -> Fates:
+    (tmp_path / "in").mkdir(exist_ok=True)
+    for name, data in files.items():
+        (tmp_path / "in" / name).write_bytes(data)
+    Pipeline(PipelineConfig.from_dict(config), [tmp_path / "in"], tmp_path / "store", tokenizer).run(**options)
+    return fates(tmp_path / "store")
+
+
+def lines(*texts: str) -> bytes:
+    return b"".join(json.dumps({"text": text}).encode() + b"\n" for text in texts)
+
+
+def zstd(data: bytes) -> bytes:
+    return zstandard.ZstdCompressor(write_checksum=True).compress(data)
+
+
+MANY = [f"document {i} of many" for i in range(3000)]
+
+# Files -> texts kept, filters, and of each reject the reason and words of its message.
+CASES = {
+    "concatenated gzip members": (
+        {"a.jsonl.gz": gzip.compress(lines("one")) + gzip.compress(b"") + gzip.compress(lines("two"))},
+        (["one", "two"], {}, []),
+    ),
+    "a record across gzip members": (
+        {"a.jsonl.gz": gzip.compress(b'{"text":"on') + gzip.compress(b'e"}\n{"text":"two"}')},
+        (["one", "two"], {}, []),
+    ),
+    "concatenated zstd frames": ({"a.jsonl.zst": zstd(lines("one")) + zstd(lines("two"))}, (["one", "two"], {}, [])),
+    "CRLF": ({"a.jsonl": b'{"text":"one"}\r\n{"text":"two"}\r\n\r\n'}, (["one", "two"], {}, [])),
+    "CRLF in a text file": ({"a.txt": b"one\r\ntwo\r\n"}, (["one\r\ntwo\r\n"], {}, [])),
+    "no final newline": ({"a.jsonl": b'{"text":"one"}\n{"text":"two"}'}, (["one", "two"], {}, [])),
+    "a last line cut short": (
+        {"a.jsonl": GOOD + b'{"text":"tw'},
+        (["good"], {}, [("invalid_json", "byte")]),
+    ),
+    "escaped NUL": ({"a.jsonl": rb'{"text":"a\u0000b"}'}, (["a\0b"], {}, [])),
+    "raw NUL": ({"a.jsonl": GOOD + b'{"text":"a\0b"}\n'}, (["good"], {}, [("invalid_json", "control character")])),
+    "NUL in a text file": ({"a.txt": b"a\0b"}, (["a\0b"], {}, [])),
+    "a tail of NULs": ({"a.jsonl": GOOD + b"\0" * 5000}, (["good"], {}, [("invalid_json", "byte 0")])),
+    "lone surrogates": (
+        {"a.jsonl": GOOD + b'{"text":"\\ud83d"}\n{"text":"\\ude00\\ud83d"}\n{"x":"\\udfff","text":"b"}\n'},
+        (["good"], {}, [("invalid_json", "surrogate")] * 3),
+    ),
+    "surrogate pair": ({"a.jsonl": b'{"text":"\\ud83d\\ude00"}'}, (["\U0001f600"], {}, [])),
+    "surrogate as UTF-8": (
+        {"a.jsonl": GOOD + b'{"text":"\xed\xa0\xbd"}\n'},
+        (["good"], {}, [("invalid_utf8", "byte 9")]),
+    ),
+    "duplicate keys": ({"a.jsonl": b'{"text":"first","text":"last"}'}, (["last"], {}, [])),
+    "10,000 deep": (
+        {"a.jsonl": b'{"text":"x","deep":' + b"[" * 10_000 + b"]" * 10_000 + b"}\n" + GOOD},
+        (["good"], {}, [("invalid_json", "depth")]),
+    ),
+    "100,000 fields": (
+        {"a.jsonl": b"{" + b"".join(b'"field %d":%d,' % (i, i) for i in range(100_000)) + b'"text":"last"}'},
+        (["last"], {}, []),
+    ),
+    "numbers past 2^63": (
+        {"a.jsonl": b'{"text":"a","n":9223372036854775808,"m":-99999999999999999999,"k":1' + b"0" * 300 + b"}"},
+        (["a"], {}, []),
+    ),
+    "a number past every double": (
+        {"a.jsonl": GOOD + b'{"text":"a","n":1e999}\n'},
+        (["good"], {}, [("invalid_json", "infinity")]),
+    ),
+    "number as text": (
+        {"a.jsonl": GOOD + b'{"text":18446744073709551616}\n'},
+        (["good"], {}, [("wrong_type", "field 'text': got a number, wanted a string")]),
+    ),
+    "empty files among others": (
+        {
+            "a.jsonl": b"",
+            "b.jsonl": lines("one"),
+            "c.jsonl.gz": b"",
+            "d.jsonl.gz": gzip.compress(b""),
+            "e.jsonl.zst": zstd(b""),
+            "f.json": b"",
+            "g.txt": b"",
+            "h.jsonl": b"\n \r\n",
+            "i.jsonl": lines("two"),
+        },
+        (["one", "two"], {"empty_text": 1}, []),
+    ),
+    "byte order mark": ({"a.jsonl": b"\xef\xbb\xbf" + GOOD, "b.txt": b"\xef\xbb\xbftext"}, (["good", "text"], {}, [])),
+    "UTF-16": (
+        {"a.jsonl": '{"text":"x"}\n'.encode("utf-16"), "b.jsonl": GOOD},
+        (["good"], {}, [("invalid_utf8", "0xff"), ("invalid_json", "byte 0")]),
+    ),
+    "blank and missing": (
+        {"a.jsonl": GOOD + b'{"text":" \\u2003\\n"}\n{"text":""}\n{"text":null}\n{"other":"x"}\n{}\n'},
+        (["good"], {"empty_text": 2, "missing_field": 3}, []),
+    ),
+    "a record over the limit": (
+        {"a.jsonl": GOOD + b'{"text":"' + b"x" * (1 << 21) + b'"}\n' + GOOD},
+        (["good", "good"], {}, [("record_too_large", "2,097,163 bytes")]),
+    ),
+    "JSON array": (
+        {"a.json": b'[{"text":"one"}, null, {"text":[]}, {"text":"two"}]'},
+        (["one", "two"], {}, [("not_an_object", "got null"), ("wrong_type", "got an array")]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case(tmp_path, tokenizer, name):
+    files, (texts, filtered, refusals) = CASES[name]
+    found = run(tmp_path, tokenizer, files)
+    assert list(found.texts.values()) == texts
+    assert dict(found.filtered) == filtered
+    assert [reject["reason"] for reject in found.rejects] == [reason for reason, _ in refusals]
+    for reject, (_, words) in zip(found.rejects, refusals, strict=True):
+        assert words in reject["message"]
+
+
+# --- damaged files: an error that names the file and the way out, or what is readable of it
+
+
+DAMAGED = {
+    "truncated gzip": ("b.jsonl.gz", gzip.compress(lines(*MANY))[:-100]),
+    "truncated zstd": ("b.jsonl.zst", zstd(lines(*MANY[:1500])) + zstd(lines(*MANY[1500:]))[:-100]),
+    "not gzip at all": ("b.jsonl.gz", lines("one")),
+    "garbage behind gzip": ("b.jsonl.gz", gzip.compress(lines(*MANY)) + b"garbage"),
+    "cut JSON array": ("b.json", b'[{"text":"one"},'),
+    "10,000 deep JSON": ("b.json", b"[" * 10_000 + b"]" * 10_000),
+    "not Parquet": ("b.parquet", b"not parquet at all"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damaged_file(tmp_path, tokenizer, name):
+    file_name, data = DAMAGED[name]
+    files = {"a.jsonl": lines("before"), file_name: data, "c.jsonl": lines("after")}
+    with pytest.raises(InputError, match="--allow-damaged") as caught:
+        run(tmp_path, tokenizer, files)
+    assert str(tmp_path / "in" / file_name) in str(caught.value)
+    assert not (tmp_path / "store" / "manifest.json").exists()
+    found = run(tmp_path, tokenizer, files, allow_damaged=True)
+    texts = list(found.texts.values())
+    assert texts[0] == "before"
+    assert texts[-1] == "after"
+    assert texts[1:-1] == MANY[: len(texts) - 2]
+    assert [reject["source"] for reject in found.rejects] == [file_name] * len(found.rejects)
+    assert found.rejects[-1]["reason"] == "damaged_file" or file_name == "b.json"
+    if name in ("truncated gzip", "truncated zstd"):
+        assert len(texts) > 1000
+
+
+@pytest.mark.parametrize("name", ["truncated gzip", "not Parquet"])
+def test_damaged_file_on_the_command_line(tmp_path, tokenizer, name):
+    file_name, data = DAMAGED[name]
+    (tmp_path / file_name).write_bytes(data)
+    (tmp_path / "a.jsonl").write_bytes(GOOD)
+    write_config(tmp_path / "pipeline.json", TEXT)
+    options = ["-o", tmp_path / "store", "-c", tmp_path / "pipeline.json", "--tokenizer", tokenizer, "-q"]
+    arguments = ["preprocess", tmp_path / "a.jsonl", tmp_path / file_name, *options]
+    done = astrai(*arguments)
+    assert done.returncode == 1
+    assert str(tmp_path / file_name) in done.stderr
+    assert "--allow-damaged" in done.stderr
+    assert "Traceback" not in done.stderr
+    astrai(*arguments, "--allow-damaged", check=True)
+    assert "good" in fates(tmp_path / "store").texts.values()
+
+
+# --- metadata
+
+
+def test_numbers_past_2_63_are_kept_exactly_up_to_64_bits(tmp_path, tokenizer):
+    numbers = [2**63 - 1, 2**63, 2**64 - 1, -(2**63)]
+    data = b"".join(b'{"text":"x","id":%d}\n' % number for number in numbers)
+    run(tmp_path, tokenizer, {"a.jsonl": data}, TEXT | {"data": {"keep_fields": ["id"]}})
+    meta = TokenStore.open(tmp_path / "store").documents()["meta"].to_pylist()
+    assert [entry["id"] for entry in meta] == [str(number) for number in numbers]
+
+
+def test_kept_fields_hold_whatever_json_holds(tmp_path, tokenizer):
+    values = ['"NUL \\u0000 and \\ud83d\\ude00"', '{"a":[1,{"b":null}]}', "null", "false", "[]", '""', '"\\r\\n"']
+    data = b"".join(b'{"text":"x","m":%s}\n' % value.encode() for value in values)
+    run(tmp_path, tokenizer, {"a.jsonl": data}, TEXT | {"data": {"keep_fields": ["m"]}})
+    meta = TokenStore.open(tmp_path / "store").documents()["meta"].to_pylist()
+    kept = ["NUL \0 and \U0001f600", '{"a":[1,{"b":null}]}', None, "false", "[]", "", "\r\n"]
+    assert [entry["m"] for entry in meta] == kept
+
+
+# --- Parquet
+
+
+def write_parquet(path: Path, columns: dict, **options) -> None:
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.table(columns), path, **options)
+
+
+def test_parquet_with_dictionary_nested_and_null_columns(tmp_path, tokenizer):
+    texts = ["one", None, "two", "one", " "]
+    write_parquet(
+        tmp_path / "in" / "a.parquet",
+        {
+            "text": pa.array(texts).dictionary_encode(),
+            "licence": pa.array(["MIT", "MIT", None, "0BSD", "MIT"]).dictionary_encode(),
+            "nested": [{"score": 0.5, "tags": ["a", "b"]}, None, {"score": None, "tags": []}, None, None],
+            "nothing": pa.nulls(5),
+            "source": pa.array(["web", "web", "book", None, "web"]).dictionary_encode(),
+        },
+        row_group_size=2,
+    )
+    write_parquet(tmp_path / "in" / "b.parquet", {"text": pa.array([], pa.string())})
+    config = TEXT | {
+        "data": {"keep_fields": ["licence", "nested", "nothing"]},
+        "output": {"domain_key": "source"},
+    }
+    found = run(tmp_path, tokenizer, {}, config)
+    assert found.texts == {("a.parquet", 0): "one", ("a.parquet", 2): "two", ("a.parquet", 3): "one"}
+    assert dict(found.filtered) == {"missing_field": 1, "empty_text": 1}
+    documents = TokenStore.open(tmp_path / "store").documents()
+    assert documents["domain"].to_pylist() == ["web", "book", None]
+    assert documents["meta"].to_pylist() == [
+        {"licence": "MIT", "nested": '{"score":0.5,"tags":["a","b"]}', "nothing": None},
+        {"licence": None, "nested": '{"score":null,"tags":[]}', "nothing": None},
+        {"licence": "0BSD", "nested": None, "nothing": None},
+    ]
+
+
+def test_parquet_conversations(tmp_path, tokenizer):
+    user, assistant = {"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}
+    conversations = [[user, assistant], None, [], [user, {"role": "assistant", "content": None}], [user, assistant]]
+    write_parquet(tmp_path / "in" / "a.parquet", {"messages": conversations})
+    found = run(tmp_path, tokenizer, {}, CHAT)
+    assert [position for _, position in found.texts] == [0, 4]
+    assert "hello<|im_end|>" in found.texts["a.parquet", 0]
+    assert dict(found.filtered) == {"missing_field": 1, "empty_conversation": 1}
+    [reject] = found.rejects
+    assert (reject["position"], reject["reason"]) == (3, "not_a_conversation")
+    assert "message 1 (assistant) must have text as content" in reject["message"]
+
+
+def test_parquet_text_of_another_type(tmp_path, tokenizer):
+    write_parquet(tmp_path / "in" / "a.parquet", {"text": [1, None, 3]})
+    found = run(tmp_path, tokenizer, {"b.jsonl": GOOD})
+    assert list(found.texts.values()) == ["good"]
+    assert [reject["position"] for reject in found.rejects] == [0, 2]
+    assert found.rejects[0]["message"] == "field 'text': got int64, wanted a string"
+
+
+def test_a_column_of_nulls_alone_is_explained(tmp_path, tokenizer):
+    write_parquet(tmp_path / "in" / "a.parquet", {"text": pa.nulls(3), "body": ["a", "b", "c"]})
+    with pytest.raises(RunError, match="3 filtered missing_field") as caught:
+        run(tmp_path, tokenizer, {})
+    assert "the pipeline reads 'text'" in str(caught.value)
+
+
+# --- conversations in JSON
+
+
+def test_hostile_conversations_are_refused_alone(tmp_path, tokenizer):
+    deep = b'{"messages":[{"role":"user","content":"x","extra":' + b"[" * 10_000 + b"]" * 10_000 + b"}]}\n"
+    good = b'{"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"ok"}]}\n'
+    bad = [
+        (deep, "invalid_json", "depth"),
+        (b'{"messages":"text"}\n', "not_a_conversation", "must be a list of messages"),
+        (b'{"messages":[["user","hi"]]}\n', "not_a_conversation", "message 0 must be an object"),
+        (b'{"messages":[{"role":1,"content":"x"}]}\n', "not_a_conversation", "message 0 has no role"),
+        (b'{"messages":[{"role":"user","content":5}]}\n', "not_a_conversation", "message 0 (user) must have text"),
+        (b'{"messages":{"role":"user"}}\n', "not_a_conversation", "must be a list of messages"),
+        (b'{"messages":[{"role":"user","content":"\\ud800"}]}\n', "invalid_json", "surrogate"),
+    ]
+    data = b"".join(good + line for line, _, _ in bad)
+    found = run(tmp_path, tokenizer, {"a.jsonl": data}, CHAT)
+    assert len(found.texts) == len(bad)
+    for reject, (line, reason, words) in zip(found.rejects, bad, strict=True):
+        assert reject["reason"] == reason
+        assert words in reject["message"]
+        assert reject["position"] == data.index(line)
