@@ -11,9 +11,11 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
+OLD_NAMES = {"tokenizer-path": "tokenizer"}
 SETTINGS = {
     "help_option_names": ["-h", "--help"],
-    "token_normalize_func": lambda name: name.replace("_", "-"),  # --output_dir is --output-dir
+    # --output_dir is --output-dir, --tokenizer_path is --tokenizer
+    "token_normalize_func": lambda name: OLD_NAMES.get(name.replace("_", "-"), name.replace("_", "-")),
 }
 
 # name -> (module, {function: name below it} or the one function, what --help says)

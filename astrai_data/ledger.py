@@ -60,21 +60,19 @@ class Ledger:
 
     def check(self, where: object = None) -> None:
         """Raise `RunError` if any balance of any domain does not close."""
-        for balance, (left, right) in BALANCES.items():
-            for domain in {d for b, d, _, _ in self._counts if b == balance}:
-                came = self._sum(balance, domain, left)
-                went = self._sum(balance, domain, right)
-                if came != went:
-                    raise RunError(
-                        f"the ledger does not balance: {balance} of domain {domain!r}",
-                        where=where,
-                        got=f"{' + '.join(left)} = {came:,}, {' + '.join(right)} = {went:,}",
-                        wanted="equal sums",
-                        hint="this is a defect of AstrAI, not of your data; please report it with the configuration",
-                    )
-
-    def _sum(self, balance: str, domain: str | None, words: Iterable[str]) -> int:
-        return sum(c for (b, d, w, _), c in self._counts.items() if b == balance and d == domain and w in words)
+        sums: dict[tuple[str, str | None], list[int]] = {}
+        for (balance, domain, what, _), count in self._counts.items():
+            sums.setdefault((balance, domain), [0, 0])[what in BALANCES[balance][1]] += count
+        for (balance, domain), (came, went) in sums.items():
+            if came != went:
+                left, right = BALANCES[balance]
+                raise RunError(
+                    f"the ledger does not balance: {balance} of domain {domain!r}",
+                    where=where,
+                    got=f"{' + '.join(left)} = {came:,}, {' + '.join(right)} = {went:,}",
+                    wanted="equal sums",
+                    hint="this is a defect of AstrAI, not of your data; please report it with the configuration",
+                )
 
     def to_rows(self) -> list[list]:
         """Sorted [balance, domain, what, reason, count] rows; `from_rows` reads them back."""

@@ -7,7 +7,8 @@ PATH="$PWD/.venv/bin:$PATH"
 OUT=demo-out
 rm -rf "$OUT" && mkdir -p "$OUT/text"
 
-say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+if [ -t 1 ] && [ -z "${NO_COLOR-}" ]; then BOLD=$'\033[1m' PLAIN=$'\033[0m'; else BOLD='' PLAIN=''; fi
+say() { printf '\n%s%s%s\n' "$BOLD" "$*" "$PLAIN"; }
 run() { printf '$'; for word in "$@"; do case $word in *[*\ ]*) printf ' "%s"' "$word" ;; *) printf ' %s' "$word" ;; esac; done; printf '\n'; "$@"; }
 ask() { printf '\n%s\n$ astrai inspect %s --sql "%s"\n' "$1" "$OUT/store" "$2"; astrai inspect "$OUT/store" --sql "$2"; }
 
@@ -32,8 +33,8 @@ run astrai inspect "$OUT/store"
 say "5. Questions, in SQL"
 ask "Which files gave the most tokens?" \
     "SELECT source, num_tokens, num_trained FROM documents ORDER BY num_tokens DESC LIMIT 5"
-ask "Where does a text stand that the model will be trained on?" \
-    "SELECT source, split, row_id, piece FROM segments JOIN documents USING (document_id) WHERE contains(decode(sequence), 'Beautiful is better than ugly') OR contains(decode(sequence), 'Ornhgvshy vf orggre guna htyl')"
+ask "Will the model be trained on this sentence, and where does it stand?" \
+    "SELECT source, split FROM documents JOIN (SELECT document_id, string_agg(decode(sequence), '' ORDER BY piece) AS text FROM segments GROUP BY ALL) USING (document_id) WHERE contains(text, 'Beautiful is better than ugly')"
 ask "What was not taken, and why?" \
     "SELECT source, position, reason FROM rejects ORDER BY source LIMIT 5"
 ask "Does every token have its place?" \

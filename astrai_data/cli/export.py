@@ -7,26 +7,33 @@ import typer
 
 
 def command(
-    store: Annotated[Path, typer.Argument(help="The token store.", show_default=False)],
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="A token store.", show_default=False)],
     dest: Annotated[
-        Path, typer.Argument(help="Where to: a new folder (reference) or a new file (jsonl).", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="DEST", help="Where to: a new folder (reference) or a new file (jsonl).", show_default=False
+        ),
     ],
     to: Annotated[
-        str, typer.Option("--to", help="reference: a tree of raw shard directories; jsonl: one document a line.")
+        str,
+        typer.Option(
+            "--to", metavar="FORMAT", help="reference: a tree of raw shard directories; jsonl: one document a line."
+        ),
     ] = "reference",
-    split: Annotated[str, typer.Option("--split", help="train, validation or all.")] = "train",
+    split: Annotated[str, typer.Option("--split", metavar="NAME", help="train, validation or all.")] = "train",
     skip_special_tokens: Annotated[
         bool, typer.Option("--skip-special-tokens", help="Leave special tokens out of the text (jsonl).")
     ] = False,
 ) -> None:
     """Write a token store in another format."""
+    from astrai_data.inspect.numbers import counted
     from astrai_data.store.export import export_store
     from astrai_data.store.token_store import TokenStore
 
     opened = TokenStore.open(store, None if split == "all" else split)
     count = export_store(opened, dest, to, skip_special_tokens=skip_special_tokens)
-    what = "documents" if to == "jsonl" else "shards"
-    typer.echo(f"{dest}: {count:,} {what}, {opened.num_tokens:,} tokens of split {split}")
+    what = counted(count, "document" if to == "jsonl" else "shard")
+    typer.echo(f"{dest}: {what}, {counted(opened.num_tokens, 'token')} of split {split}")
     left = opened.manifest.totals["num_tokens"] - opened.num_tokens
     if left:
-        typer.echo(f"left out: {left:,} tokens of other splits; --split all takes them too")
+        typer.echo(f"left out: {counted(left, 'token')} of other splits; --split all takes them too")

@@ -7,7 +7,10 @@ import typer
 
 def command(
     record: Annotated[
-        str, typer.Argument(metavar="RECORD.json", help="A file whose first record is built.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="FILE", help="A file whose first record is built: JSON, JSON Lines, ...", show_default=False
+        ),
     ],
     config: Annotated[
         str, typer.Option("--config", "-c", metavar="PIPELINE", help="A configuration file, or a ready-made name.")
@@ -18,10 +21,13 @@ def command(
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Show which tokens of a record would be trained, and by which rule."""
+    """Show which tokens of a record would be trained, and by which rule.
+
+    loss_mask flags tokens; num_trained counts labels: flagged, and not the first token, which is nobody's label.
+    """
     from astrai_data.config import PipelineConfig
     from astrai_data.inspect.answer import paper
-    from astrai_data.inspect.paint import print_record
+    from astrai_data.inspect.paint_record import print_record
     from astrai_data.inspect.record import mask_record
     from astrai_data.tokenizer import Tokenizer
 

@@ -1,6 +1,5 @@
 """`astrai tokenizer train` makes a byte-level BPE tokenizer; `astrai tokenizer show` prints how text is cut."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -16,19 +15,51 @@ def train(
     ],
     vocab_size: Annotated[int, typer.Option(metavar="N", help="Ids in all, special tokens included.")],
     field: Annotated[str, typer.Option(metavar="NAME", help="The field that holds the text.")] = "text",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the tokenizer that is there.")] = False,
 ) -> None:
     """Train a byte-level BPE tokenizer with a ChatML template on the text of the inputs."""
-    from astrai_data.errors import InputError
+    from astrai_data.inspect.numbers import counted
+    from astrai_data.inspect.texts import Texts
     from astrai_data.tokenizer import train_tokenizer
+    from astrai_data.tokenizer.training import check_vocab_size
 
-    texts = _Counted(_read_texts(inputs, field))
+    check_vocab_size(vocab_size)
+    _check_destination(output, overwrite)
+    texts = Texts(inputs, field, warn=lambda text: typer.echo(f"warning: {text}", err=True))
     tokenizer = train_tokenizer(texts, vocab_size)
-    if not texts.count:
-        raise InputError(
-            "no text to learn from", where=", ".join(inputs), wanted=f"records with text in {field!r}", hint="--field"
+    _save(tokenizer, output)
+    used = f"{counted(texts.count, 'text')}, {counted(texts.num_bytes, 'byte')}"
+    typer.echo(f"{output}: {counted(len(tokenizer), 'token')} from {used}")
+    if len(tokenizer) < vocab_size:
+        why = "no other pair of neighbouring tokens occurs twice in these texts"
+        advice = "for more, give more text"
+        typer.echo(
+            f"note: {vocab_size:,} tokens were asked for, {len(tokenizer):,} came out: {why}; {advice}", err=True
         )
-    tokenizer.save_pretrained(output)
-    typer.echo(f"{output}: {len(tokenizer):,} tokens from {texts.count:,} texts")
+
+
+def _check_destination(output: Path, overwrite: bool) -> None:
+    """Refuse a place where a tokenizer cannot go, or that has one, before the work is done."""
+    from astrai_data.errors import TokenizerError
+
+    if output.exists() and not output.is_dir():
+        raise TokenizerError("a tokenizer is a folder", where=output, got="a file", hint="name a folder with --output")
+    if (output / "tokenizer.json").exists() and not overwrite:
+        raise TokenizerError(
+            "there is a tokenizer at the destination already",
+            where=output,
+            wanted="a folder without tokenizer.json",
+            hint="choose another folder, or replace this tokenizer with --overwrite",
+        )
+
+
+def _save(tokenizer, output: Path) -> None:
+    from astrai_data.errors import TokenizerError
+
+    try:
+        tokenizer.save_pretrained(output)
+    except OSError as error:
+        raise TokenizerError("the tokenizer cannot be written", where=output, got=error.strerror) from error
 
 
 def show(
@@ -36,6 +67,7 @@ def show(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to tokenize.", show_default=False)],
 ) -> None:
     """Print the tokens of a text, one a line: id and piece."""
+    from astrai_data.inspect.numbers import counted
     from astrai_data.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.from_pretrained(directory)
@@ -45,7 +77,7 @@ def show(
         typer.echo(f"{token_id:>{width}}  {_piece(tokenizer, token_id)!r}")
     num_bytes = len(text.encode())
     rate = f", {num_bytes / len(ids):.2f} bytes a token" if ids else ""
-    typer.echo(f"{len(ids):,} tokens, {num_bytes:,} bytes{rate}")
+    typer.echo(f"{counted(len(ids), 'token')}, {counted(num_bytes, 'byte')}{rate}")
 
 
 def _piece(tokenizer, token_id: int) -> str | bytes:
@@ -57,28 +89,3 @@ def _piece(tokenizer, token_id: int) -> str | bytes:
         return data.decode()
     except UnicodeDecodeError:
         return data
-
-
-class _Counted:
-    """An iterator that knows how many items it gave."""
-
-    def __init__(self, items: Iterator[str]) -> None:
-        self._items = items
-        self.count = 0
-
-    def __iter__(self) -> Iterator[str]:
-        for item in self._items:
-            self.count += 1
-            yield item
-
-
-def _read_texts(inputs: list[str], field: str) -> Iterator[str]:
-    from astrai_data.config import InputSpec
-    from astrai_data.records import FieldSpec, cut_inputs, expand_inputs, read_records
-
-    files = expand_inputs([InputSpec(path=path) for path in inputs])
-    wanted = [FieldSpec(field, "text")]
-    for task in cut_inputs(files):
-        for part in task:
-            for chunk in read_records(files[part.file], part.begin, part.end, wanted, max_record_bytes=2**26):
-                yield from filter(None, chunk.columns.column(wanted[0].column).to_pylist())

@@ -15,8 +15,11 @@ import orjson
 from rich.console import Console
 
 from astrai_data.errors import StoreError
+from astrai_data.inspect.numbers import counted
 from astrai_data.inspect.printable import printable, printable_cell
-from astrai_data.store import TokenStore
+from astrai_data.store import TokenStore, read_manifest
+from astrai_data.store.locate import local_root
+from astrai_data.store.verify import verify_store
 
 ENDLESS = 1_000_000
 """Columns of a page that is no terminal."""
@@ -82,53 +85,67 @@ def sql(url: str, query: str, output_format: str, paper: Paper, *, allow_files: 
             writers[output_format](session.stream(query), paper.out)
 
 
-def show(url: str, num_rows: int, output_format: str, paper: Paper, split: str | None) -> None:
-    """Some rows, decoded, with their masks."""
-    from astrai_data.inspect.paint import print_rows
-    from astrai_data.inspect.sample import sample
+def show(
+    url: str,
+    num_rows: int | None,
+    row_id: int | None,
+    output_format: str,
+    paper: Paper,
+    *,
+    split: str | None,
+    full: bool,
+) -> None:
+    """Some rows (`num_rows`, of one `split` or all), or the row `row_id`, decoded, with their masks.
+
+    On a page long texts are shortened, unless it is to be `full`.
+    """
+    from astrai_data.inspect.paint import MAX_RUN_CHARS, print_rows
+    from astrai_data.inspect.sample import one_row, sample
 
     store = TokenStore.open(url, split=None)
-    rows = sample(store, num_rows, split)
+    rows = sample(store, num_rows, split) if row_id is None else [one_row(store, row_id)]
     if output_format == "json":
         paper.write_json([row.to_dict() for row in rows])
     else:
-        print_rows(rows, paper.console, store.manifest.packing["max_packed_len"])
+        most = None if full else MAX_RUN_CHARS
+        if print_rows(rows, paper.console, store.manifest.packing["max_packed_len"], most):
+            paper.note("long texts are shortened; --full shows all of them")
 
 
 def verify(url: str, output_format: str, paper: Paper) -> bool:
     """Every finding of a full check; returns whether the store is whole."""
-    store = TokenStore.open(url, split=None)
-    findings = store.verify()
+    root = local_root(url)
+    findings = verify_store(root)  # a store that cannot be opened is proved all the same
     if output_format == "json":
         paper.write_json({"ok": not findings, "findings": [{"path": str(f.path), "what": f.what} for f in findings]})
     elif findings:
         for finding in findings:
             paper.console.out(f"{printable_cell(str(finding.path))}: {printable_cell(finding.what)}", highlight=False)
     else:
-        num_files, num_bytes = _size(store)
-        totals = store.manifest.totals
+        num_files, num_bytes = _size(root)
+        totals = read_manifest(root)[0].totals
         paper.console.out(
-            f"ok: {num_files:,} files, {num_bytes / 2**20:,.1f} MiB, "
-            f"{totals['num_rows']:,} rows, {totals['num_tokens']:,} tokens",
+            f"ok: {counted(num_files, 'file')}, {num_bytes / 2**20:,.1f} MiB, "
+            f"{counted(totals['num_rows'], 'row')}, {counted(totals['num_tokens'], 'token')}",
             highlight=False,
         )
     return not findings
 
 
 def _draw(session, query: str, paper: Paper, max_rows: int) -> None:
-    from astrai_data.inspect.output import write_table
+    from astrai_data.inspect.table import write_table
 
     shown = write_table(session.stream(query), paper.console, max_rows)
     if shown.has_more:
         more = session.count(query) - shown.num_rows
-        paper.note(f"… {more:,} more rows; --format json or csv writes all of them")
+        paper.note(f"… {counted(more, 'more row')}; --format json or csv writes all of them")
     elif shown.shortened:
         paper.note("long lists and texts are shortened; --format json writes all of them")
 
 
-def _size(store: TokenStore) -> tuple[int, int]:
+def _size(root: Path) -> tuple[int, int]:
     """(files, bytes) below the store's directory."""
-    files = [path for path in Path(store.root).rglob("*") if path.is_file()]
+    files = [path for path in root.rglob("*") if path.is_file()]
     return len(files), sum(path.stat().st_size for path in files)
 
 

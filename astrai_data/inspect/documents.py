@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from astrai_data.inspect.columns import by_owner
 from astrai_data.store import TokenStore
-from astrai_data.store.tables import read_table
+from astrai_data.store.tables import read_table, read_table_schema
 
 NUM_KEPT_COLUMNS = 32
 
@@ -35,27 +35,26 @@ class StoreDocuments:
     @cached_property
     def meta_fields(self) -> list[str]:
         """Names of the record fields that were kept."""
-        from pyarrow import parquet
-
         if self._tasks.num_rows == 0:
             return []
-        schema = parquet.read_schema(self._path(0))
+        schema = read_table_schema(self._path(0))
         return [field.name for field in schema.field("meta").type] if "meta" in schema.names else []
 
     @cached_property
-    def _input_names(self) -> pa.Array:
-        return self._store.table("inputs")["name"].combine_chunks()
+    def _inputs(self) -> pa.Table:
+        return self._store.table("inputs").combine_chunks()
 
     def column(self, name: str, ids: np.ndarray) -> pa.Array:
         """A stored column of the documents `ids` (int64 [n])."""
         return by_owner(self.begins, ids, lambda task, local: _take(self._read(task, name), local))
 
-    def sources(self, ids: np.ndarray) -> pa.Array:
-        """The name of the input of each of the documents `ids`."""
+    def inputs(self, name: str, ids: np.ndarray) -> pa.Array:
+        """A column of the `inputs` table (name, format, ...) for the input of each of the documents `ids`."""
+        column = self._inputs[name].combine_chunks()
 
         def of_task(task: int, local: np.ndarray) -> pa.Array:
             inputs = self._tasks["inputs"][task].values
-            return self._input_names.take(inputs.take(_take(self._read(task, "input"), local)))
+            return column.take(inputs.take(_take(self._read(task, "input"), local)))
 
         return by_owner(self.begins, ids, of_task)
 

@@ -1,7 +1,8 @@
 """One record through a pipeline, as far as its mask: what `astrai mask` shows.
 
 The record is read and built exactly as a run does it, and not packed: its tokens are those of the document, before
-packing may cut it.
+packing may cut it. Where the pipeline names exactly one input, the record is read as one of it, with its renamed fields
+and its domain.
 """
 
 from dataclasses import asdict, dataclass
@@ -14,11 +15,12 @@ from astrai_data.build import Builder, Built
 from astrai_data.build.strips import Strip
 from astrai_data.config import InputSpec, PipelineConfig
 from astrai_data.errors import InputError
-from astrai_data.inspect.sample import MaskRun, mask_runs
+from astrai_data.inspect.fields import first_records, told_fields
+from astrai_data.inspect.runs import MaskRun, mask_runs
 from astrai_data.ledger import Ledger
 from astrai_data.pack import CUT_AFTER, CUT_BEFORE, Segments
 from astrai_data.ragged import Ragged
-from astrai_data.records import RecordChunk, expand_inputs, read_records
+from astrai_data.records import InputFile, RecordChunk, expand_inputs, read_records
 from astrai_data.tokenizer import Tokenizer
 
 
@@ -58,30 +60,45 @@ def mask_record(path: str | Path, config: PipelineConfig, tokenizer: Tokenizer) 
     """
     config.check_runnable()
     builder = Builder(config, tokenizer)
-    chunk = _first_chunk(str(path), builder, config)
+    file = expand_inputs([_spec(str(path), config)])[0]
+    chunk = _first_chunk(file, builder, config)
     first_row = chunk.columns.column("position")[0].as_py() if chunk.columns.num_rows else None
     if chunk.rejects and (first_row is None or chunk.rejects[0].position < first_row):
         return _lost(builder, "rejected", chunk.rejects[0].reason, chunk.rejects[0].message)
     record = chunk.columns.slice(0, 1).add_column(0, "input", pa.array([0], pa.int32()))
     ledger = Ledger()
-    built = builder.build(record, None, ledger)
+    built = builder.build(record, file.domain, ledger)
     if len(built.documents):
         return _kept(builder, built)
     outcome, reason = _fate(ledger)
+    if reason == "missing_field":
+        return _lost(builder, outcome, reason, _missing(builder, file))
     if reason != "nothing_to_train":
         return _lost(builder, outcome, reason, built.refused[0].message if built.refused else None)
     lenient = Builder(config.with_values({"preprocessing.drop_untrained": False}), tokenizer)
-    shown = _kept(lenient, lenient.build(record, None, Ledger()))
+    shown = _kept(lenient, lenient.build(record, file.domain, Ledger()))
     return MaskedRecord(**vars(shown) | {"outcome": outcome, "reason": reason})
 
 
-def _first_chunk(path: str, builder: Builder, config: PipelineConfig) -> RecordChunk:
-    file = expand_inputs([InputSpec(path=path)])[0]
+def _spec(path: str, config: PipelineConfig) -> InputSpec:
+    only = config.data.inputs[0] if len(config.data.inputs) == 1 else None
+    return InputSpec(path=path, domain=only.domain, fields=only.fields) if only else InputSpec(path=path)
+
+
+def _missing(builder: Builder, file: InputFile) -> str:
+    """Which fields would have made a document, under the names they have in this file, and which the records have."""
+    names = [field.name for field in builder.fields if field.kind in ("text", "json")]
+    own = [(file.fields.get(name, name), name) for name in names]
+    told = [repr(theirs) if theirs == ours else f"{theirs!r} (renamed {ours!r})" for theirs, ours in own]
+    return f"absent or null: {', '.join(told)}; the records of this file have: {told_fields(first_records(file))}"
+
+
+def _first_chunk(file: InputFile, builder: Builder, config: PipelineConfig) -> RecordChunk:
     limit = config.data.max_record_bytes
     for chunk in read_records(file, 0, file.size, builder.fields, max_record_bytes=limit):
         if chunk.num_read:
             return chunk
-    raise InputError("the file holds no record", where=path, wanted="one JSON object")
+    raise InputError("the file holds no record", where=file.url, wanted="one JSON object")
 
 
 def _fate(ledger: Ledger) -> tuple[str, str]:

@@ -1,7 +1,8 @@
 """The rejected records of a store as a stream that every query opens anew; nothing of it is held in memory."""
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from itertools import islice
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ BATCH_RECORDS = 64
 
 
 class Rejects:
-    """What DuckDB scans as the view `rejects`."""
+    """What DuckDB scans as the view `rejects`; `noted_failure` as in `Session`."""
 
     schema = pa.schema(
         [
@@ -26,8 +27,8 @@ class Rejects:
         ]
     )
 
-    def __init__(self, store: TokenStore) -> None:
-        self._store = store
+    def __init__(self, store: TokenStore, noted_failure: Callable[[], AbstractContextManager]) -> None:
+        self._store, self._noted_failure = store, noted_failure
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """A new stream over all records (the Arrow PyCapsule protocol)."""
@@ -35,9 +36,10 @@ class Rejects:
         return reader.__arrow_c_stream__(requested_schema)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        rejects = map(_as_row, self._store.rejects())
-        while rows := list(islice(rejects, BATCH_RECORDS)):
-            yield pa.RecordBatch.from_pylist(rows, self.schema)
+        with self._noted_failure():
+            rejects = map(_as_row, self._store.rejects())
+            while rows := list(islice(rejects, BATCH_RECORDS)):
+                yield pa.RecordBatch.from_pylist(rows, self.schema)
 
 
 def _as_row(reject: dict) -> dict:

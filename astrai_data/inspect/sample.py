@@ -13,31 +13,24 @@ from astrai_data.errors import StoreError
 from astrai_data.inspect.columns import StoreColumns, owners
 from astrai_data.inspect.documents import StoreDocuments
 from astrai_data.inspect.part_view import PartView
+from astrai_data.inspect.runs import MaskRun, mask_runs
 from astrai_data.pack import CUT_AFTER, CUT_BEFORE
 from astrai_data.ragged import Ragged
 from astrai_data.store import TokenStore
 
 
 @dataclass(frozen=True)
-class MaskRun:
-    """Neighbouring tokens under one mask rule, and their text."""
-
-    rule: str
-    trained: bool
-    num_tokens: int
-    text: str
-
-
-@dataclass(frozen=True)
 class Segment:
     """One document, or a piece of one, inside a row.
 
-    `source` and `position` say where its record lies; `cut_before` and `cut_after` that the document has more tokens.
+    `source`, `position` and the input's `format` say where its record lies; `cut_before` and `cut_after` that the
+    document has more tokens.
     """
 
     document_id: int
     source: str
     position: int
+    format: str
     piece: int
     cut_before: bool
     cut_after: bool
@@ -77,6 +70,18 @@ def sample(store: TokenStore, num_rows: int, split: str | None = None) -> list[S
     return [sampler.row(row_id) for row_id in _spread(sampler.columns, num_rows, split)]
 
 
+def one_row(store: TokenStore, row_id: int) -> SampleRow:
+    """The row `row_id` of `store` (opened with all its splits), counted as in SQL.
+
+    Raises:
+        StoreError: there is no such row.
+    """
+    if not 0 <= row_id < store.num_rows:
+        wanted = f"0 to {store.num_rows - 1:,}" if store.num_rows else "a store with rows"
+        raise StoreError("no such row", where=store.root, got=f"row {row_id:,}", wanted=wanted)
+    return _Sampler(store).row(row_id)
+
+
 class _Sampler:
     """Rows of one store, decoded."""
 
@@ -96,14 +101,21 @@ class _Sampler:
             split=self.columns.shards["split"][shard].as_py(),
             num_tokens=len(part.tokens[row]),
             num_trained=int(part.row_trained[row]),
-            segments=[_segment(part, begin + i, *origins[i], runs[i]) for i in range(end - begin)],
+            segments=[_segment(part, begin + i, origins[i], runs[i]) for i in range(end - begin)],
         )
 
-    def _origins(self, part: PartView, begin: int, end: int) -> list[tuple[int, str, int]]:
-        """(document id, source, position) of the segments `begin` to `end`."""
+    def _origins(self, part: PartView, begin: int, end: int) -> list[dict]:
+        """What is told of the documents of the segments `begin` to `end`."""
         ids = part.segments.document[begin:end].astype(np.int64) + part.document_begin
-        positions = self.documents.column("position", ids).to_pylist()
-        return list(zip(ids.tolist(), self.documents.sources(ids).to_pylist(), positions, strict=True))
+        if not len(ids):
+            return []
+        columns = {
+            "document_id": ids.tolist(),
+            "source": self.documents.inputs("name", ids).to_pylist(),
+            "position": self.documents.column("position", ids).to_pylist(),
+            "format": self.documents.inputs("format", ids).to_pylist(),
+        }
+        return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
     def _runs(self, part: PartView, row: int, begin: int, end: int) -> list[list[MaskRun]]:
         """The mask runs of the segments `begin` to `end`, which are those of `row`."""
@@ -112,13 +124,6 @@ class _Sampler:
         pieces = Ragged.from_lengths(part.tokens[row], lengths.values[first:last])
         runs = mask_runs(self.tokenizer, self.rules, pieces, rules.values[first:last])
         return [runs[a:b] for a, b in pairwise((lengths.offsets[begin : end + 1] - first).tolist())]
-
-
-def mask_runs(tokenizer, rules: list[tuple[str, bool]], pieces: Ragged, numbers: np.ndarray) -> list[MaskRun]:
-    """Runs from their ids (`pieces`, one row a run) and rule `numbers`; `rules`: (name, trained) by number."""
-    texts = tokenizer.decode_batch(pieces)
-    facts = zip(numbers.tolist(), pieces.lengths.tolist(), texts, strict=True)
-    return [MaskRun(*rules[number], length, text) for number, length, text in facts]
 
 
 def _spread(columns: StoreColumns, num_rows: int, split: str | None) -> list[int]:
@@ -139,12 +144,10 @@ def _splits(splits: np.ndarray) -> str:
     return " or ".join(sorted(set(splits))) or "a store with rows"
 
 
-def _segment(part: PartView, number: int, document_id: int, source: str, position: int, runs: list[MaskRun]) -> Segment:
+def _segment(part: PartView, number: int, origin: dict, runs: list[MaskRun]) -> Segment:
     flags = int(part.segments.flags[number])
     return Segment(
-        document_id=document_id,
-        source=source,
-        position=position,
+        **origin,
         piece=int(part.pieces[number]),
         cut_before=bool(flags & CUT_BEFORE),
         cut_after=bool(flags & CUT_AFTER),

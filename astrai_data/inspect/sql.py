@@ -6,8 +6,9 @@ files, no extensions, no settings, no Python variables, and only statements that
 
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,8 @@ import pyarrow as pa
 from astrai_data.errors import StoreError
 from astrai_data.inspect.columns import StoreColumns
 from astrai_data.inspect.functions import register_functions
-from astrai_data.inspect.sql_errors import as_store_error, describe_views
+from astrai_data.inspect.printable import shorten_middle
+from astrai_data.inspect.sql_errors import MAX_QUERY_CHARS, as_store_error, fit_terminal
 from astrai_data.inspect.views import register_views
 from astrai_data.store import TokenStore
 
@@ -59,7 +61,7 @@ class Session:
         self._connection = duckdb.connect(":memory:", config=_settings(allow_files))
         self._connection.execute("SET enable_progress_bar = false")
         columns = StoreColumns(store)
-        self.views = register_views(self._connection, columns, self.register)
+        self.views = register_views(self._connection, columns, self.register, self.noted_failure)
         register_functions(store, self._connection, self.register)
         if not allow_files:
             self._connection.execute("SET lock_configuration = true")
@@ -80,17 +82,22 @@ class Session:
         """Make an Arrow function of one column known to SQL; DuckDB's threads call it one at a time."""
 
         def guarded(argument: pa.ChunkedArray) -> pa.Array:
-            with self._lock:
-                try:
-                    return function(argument)
-                except Exception as error:
-                    self._failure = error
-                    raise
+            with self._lock, self.noted_failure():
+                return function(argument)
 
         self._connection.create_function(name, guarded, [parameter], returns, type="arrow", null_handling="special")
 
+    @contextmanager
+    def noted_failure(self) -> Iterator[None]:
+        """What fails inside is what the query fails with; DuckDB would hand on its text alone."""
+        try:
+            yield
+        except Exception as error:
+            self._failure = error
+            raise
+
     def stream(self, sql: str, batch_rows: int = 2048) -> pa.RecordBatchReader:
-        """The answer to the last statement of `sql`, in batches. The next query, and `close`, end a stream.
+        """The answer to `sql`, one statement, in batches. The next query, and `close`, end a stream.
 
         Raises:
             StoreError: at once if the query is wrong, while reading if it fails on the data.
@@ -126,7 +133,7 @@ class Session:
 
     def _relation(self, sql: str) -> "duckdb.DuckDBPyRelation | None":
         self._end_stream()
-        self._check(sql, self._ask(sql, lambda: self._duckdb.extract_statements(sql)))
+        self._check(self._ask(sql, lambda: self._duckdb.extract_statements(sql)))
         return self._ask(sql, lambda: self._bound(sql))
 
     def _bound(self, sql: str) -> "duckdb.DuckDBPyRelation | None":
@@ -137,18 +144,25 @@ class Session:
             self._connection.execute(sql)
             raise
 
-    def _check(self, sql: str, statements: list) -> None:
+    def _check(self, statements: list) -> None:
         if not statements:
-            raise StoreError("the query is empty", wanted="one SELECT", hint=f"views: {describe_views(self.views)}")
-        for statement in statements:
-            if statement.type.name not in READING and not self._allow_files:
-                raise StoreError(
-                    f"a store is only read: {statement.type.name} is refused",
-                    where="the SQL query",
-                    got=statement.query.strip(),
-                    wanted="SELECT, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN",
-                    hint="--allow-files lets a query write and reach files",
-                )
+            hint = fit_terminal([f"views: {', '.join(self.views)}", "`DESCRIBE rows` lists the columns of one"])
+            raise StoreError("the query is empty", wanted="one SELECT", hint=hint)
+        if len(statements) > 1:
+            raise _refused(
+                "a query is one statement",
+                f"{len(statements)} of them; the second is: {_brief(statements[1])}",
+                "one SELECT",
+                "ask them one at a time, or join them with UNION ALL BY NAME or WITH",
+            )
+        kind = statements[0].type.name
+        if kind not in READING and not self._allow_files:
+            raise _refused(
+                f"a store is only read: {kind} is refused",
+                _brief(statements[0]),
+                "SELECT, DESCRIBE, SUMMARIZE, SHOW or EXPLAIN",
+                "--allow-files lets a query write and reach files",
+            )
 
     def _ask(self, sql: str, step: Callable):
         """Run one step of DuckDB's work; its errors become ours, and ours come out as they were raised."""
@@ -167,6 +181,14 @@ class Session:
             self._connection.interrupt()
             wait([running])
             raise
+
+
+def _refused(what: str, got: str, wanted: str, hint: str) -> StoreError:
+    return StoreError(what, where="the SQL query", got=got, wanted=wanted, hint=hint)
+
+
+def _brief(statement: "duckdb.Statement") -> str:
+    return shorten_middle(" ".join(statement.query.split()), MAX_QUERY_CHARS)
 
 
 def _settings(allow_files: bool) -> dict[str, str]:

@@ -1,11 +1,20 @@
-"""DuckDB's complaints about a query, as ours: what, where in the query, and the nearest name that exists."""
+"""DuckDB's complaints about a query, as ours: what, where in the query, and the nearest name that exists.
+
+Views and columns are listed only for a name that is unknown, those with a name near it first.
+"""
 
 import re
+import shutil
+import textwrap
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 from astrai_data.errors import StoreError
+from astrai_data.inspect.printable import shorten_middle
 
 FUNCTIONS = ("decode", "encode", "piece")
+MAX_QUERY_CHARS = 120
+NUM_NEAREST = 3
 
 _PLACE = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
 _UNKNOWN = re.compile(
@@ -21,14 +30,9 @@ def as_store_error(error: Exception, sql: str, views: dict[str, list[str]]) -> S
     return StoreError(
         f"the query cannot be answered: {what}",
         where=_place(message),
-        got=_line(message) or sql.strip(),
-        hint=_hint(message, views),
+        got=_line(message) or shorten_middle(" ".join(sql.split()), MAX_QUERY_CHARS),
+        hint=_hint(message, sql, views),
     )
-
-
-def describe_views(views: dict[str, list[str]]) -> str:
-    """Every view and its columns, on one line."""
-    return "; ".join(f"{name} ({', '.join(columns)})" for name, columns in views.items())
 
 
 def _place(message: str) -> str:
@@ -46,21 +50,45 @@ def _line(message: str) -> str | None:
     return found[2] if found else None
 
 
-def _hint(message: str, views: dict[str, list[str]]) -> str:
+def _hint(message: str, sql: str, views: dict[str, list[str]]) -> str | None:
     if "disabled by configuration" in message or "has been locked" in message:
         return "queries see only the store; --allow-files lets them reach files"
     found = _UNKNOWN.search(message)
     if found is None:
-        return f"views: {describe_views(views)}; functions: {', '.join(FUNCTIONS)}"
+        return None
     if found["kind"] == "Table":
-        return _nearest(found["name"], list(views), "views")
+        return fit_terminal([*_advice(found["name"], list(views)), f"views: {', '.join(views)}"])
     if found["kind"] == "Function":
-        return _nearest(found["name"], list(FUNCTIONS), "functions of a store")
-    columns = list(dict.fromkeys(column for names in views.values() for column in names))
-    return _nearest(found["name"] or found["column"], columns, "columns", f"; {describe_views(views)}")
+        return fit_terminal([*_advice(found["name"], FUNCTIONS), f"functions of a store: {', '.join(FUNCTIONS)}"])
+    return fit_terminal(_columns_near(found["name"] or found["column"], sql, views))
 
 
-def _nearest(name: str, known: list[str], kind: str, more: str = "") -> str:
-    near = get_close_matches(name.lower(), known, 1)
-    advice = f"did you mean {near[0]!r}? " if near else ""
-    return f"{advice}{kind}: {more[2:] or ', '.join(known)}"
+def _columns_near(name: str, sql: str, views: dict[str, list[str]]) -> list[str]:
+    """The nearest columns of the views that the query names, then all columns of these."""
+    words = set(re.findall(r"\w+", sql.lower()))
+    asked = {view: columns for view, columns in views.items() if view in words} or views
+    known = list(dict.fromkeys(column for columns in asked.values() for column in columns))
+    near = set(_nearest(name, known))
+    ordered = sorted(asked, key=lambda view: not near & set(asked[view]))
+    return [*_advice(name, known), *(f"{view}: {', '.join(asked[view])}" for view in ordered)]
+
+
+def _advice(name: str, known: Sequence[str]) -> list[str]:
+    near = _nearest(name, known)
+    return [f"did you mean {' or '.join(map(repr, near))}?"] if near else []
+
+
+def _nearest(name: str, known: Sequence[str]) -> list[str]:
+    return get_close_matches(name.lower(), known, NUM_NEAREST)
+
+
+def fit_terminal(lines: list[str]) -> str:
+    """`lines` of a hint, folded where the terminal is narrower, as they stand behind and below `  try: `."""
+    width = max(40, shutil.get_terminal_size().columns)
+    indented = [" " * 7 + lines[0], *(" " * 4 + line for line in lines[1:])]
+    return "\n".join(_fold(line, width) for line in indented).lstrip()
+
+
+def _fold(line: str, width: int) -> str:
+    options = {"subsequent_indent": " " * 6, "break_long_words": False, "break_on_hyphens": False}
+    return textwrap.fill(line, width, **options)

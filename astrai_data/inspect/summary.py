@@ -8,11 +8,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from astrai_data.inspect.numbers import share
 from astrai_data.inspect.printable import printable_cell
 from astrai_data.ledger import BALANCES, Ledger
 from astrai_data.store import TokenStore
 
 WORDS = {"text_bytes": "text bytes", "from_text": "from text", "normalised": "normalised away"}
+TRAINED_ARE_LABELS = "trained counts labels: flagged in loss_mask, and not the first token of a segment"
 
 
 def summary(store: TokenStore) -> dict:
@@ -70,7 +72,8 @@ def ledger_lines(entries: list[dict]) -> list[tuple[str, str]]:
         sides = [[_entry(ledger, balance, word) for word in words] for words in (left, right)]
         if any(map(any, sides)):
             shown = [" + ".join(filter(None, side)) or "0" for side in sides]
-            lines.append((WORDS.get(balance, balance), " = ".join(shown)))
+            note = f"; {TRAINED_ARE_LABELS}" if balance == "tokens" else ""
+            lines.append((WORDS.get(balance, balance), " = ".join(shown) + note))
     return lines
 
 
@@ -114,12 +117,9 @@ def _identity(facts: dict) -> list[tuple[str, str]]:
 def _totals(facts: dict) -> list[tuple[str, str]]:
     names = ("documents", "segments", "rows", "shards")
     pairs = [(name, f"{facts[f'num_{name}']:,}") for name in names]
-    pairs.append(("tokens", f"{facts['num_tokens']:,}, {_share(facts['num_trained'], facts['num_tokens'])} trained"))
-    return pairs + ([("fill", f"{facts['fill']:.2%}")] if facts["fill"] is not None else [])
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.1%}" if whole else "none"
+    pairs.append(("tokens", f"{facts['num_tokens']:,}, {share(facts['num_trained'], facts['num_tokens'])} trained"))
+    slots = facts["num_rows"] * (facts["packing"]["max_packed_len"] or 0)
+    return pairs + ([("fill", share(facts["num_tokens"], slots, decimals=2))] if slots else [])
 
 
 def _sums_table(key: str, sums: list[dict]) -> Table:
@@ -130,7 +130,7 @@ def _sums_table(key: str, sums: list[dict]) -> Table:
     for entry in sums:
         name = "(none)" if entry[key] is None else printable_cell(entry[key])
         numbers = [f"{entry[f'num_{title}']:,}" for title in ("documents", "rows", "tokens")]
-        table.add_row(Text(name), *numbers, _share(entry["num_trained"], entry["num_tokens"]))
+        table.add_row(Text(name), *numbers, share(entry["num_trained"], entry["num_tokens"]))
     return table
 
 

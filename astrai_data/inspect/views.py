@@ -3,9 +3,13 @@
 `rows`, `segments` and `documents` are ranges of ids with one vectorised Python function a column; DuckDB calls only
 those that a query reads, for ids that passed its filters. The other views are small tables, `rejects` a stream that is
 opened anew by each query.
+
+`loss_mask` and `mask_runs` hold flags, one a token, as the configuration set them. `num_trained` counts labels: flagged
+tokens but for the first of each segment, which no token predicts and so is nobody's label.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,7 +90,7 @@ def document_columns(documents: StoreDocuments) -> list[Column]:
     return [
         Column("domain", "VARCHAR", of("domain")),
         Column("split", "VARCHAR", of("split")),
-        Column("source", "VARCHAR", documents.sources),
+        Column("source", "VARCHAR", lambda ids: documents.inputs("name", ids)),
         Column("position", "BIGINT", of("position")),
         Column("text_hash", "VARCHAR", lambda ids: _hex(documents.column("text_hash", ids))),
         Column("num_tokens", "BIGINT", of("num_tokens")),
@@ -128,8 +132,10 @@ def _segment_tokens(part: PartView, segments: np.ndarray) -> pa.Array:
     return part.tokens_of_segments(segments).to_arrow()
 
 
-def register_views(connection, columns: StoreColumns, register: Callable) -> dict[str, list[str]]:
-    """Create all views in a DuckDB `connection`; `register` as in `Session.register`.
+def register_views(
+    connection, columns: StoreColumns, register: Callable, noted_failure: Callable[[], AbstractContextManager]
+) -> dict[str, list[str]]:
+    """Create all views in a DuckDB `connection`; `register` and `noted_failure` as in `Session`.
 
     Returns:
         The column names of each view.
@@ -147,7 +153,7 @@ def register_views(connection, columns: StoreColumns, register: Callable) -> dic
     for name in ("shards", "inputs", "ledger"):
         connection.register(name, store.table(name))
         views[name] = store.table(name).column_names
-    connection.register("rejects", Rejects(store))
+    connection.register("rejects", Rejects(store, noted_failure))
     return views | {"rejects": Rejects.schema.names}
 
 

@@ -73,9 +73,13 @@ def _strings(array: pa.Array, field: WantedField) -> tuple[pa.Array, Misfits]:
             values.append(None if value is None else value.decode())
         except UnicodeDecodeError as error:
             values.append(None)
-            found = f"byte {error.start} is {value[error.start]:#04x}: {error.reason}"
-            misfits[row] = "invalid_utf8", f"field {field.own_name!r}: {found}"
+            misfits[row] = _not_utf8(error, field)
     return pa.array(values, pa.large_string()), misfits
+
+
+def _not_utf8(error: UnicodeDecodeError, field: WantedField) -> tuple[str, str]:
+    found = f"byte {error.start} of a string is {error.object[error.start]:#04x}: {error.reason}"
+    return "invalid_utf8", f"field {field.own_name!r}: {found}"
 
 
 def _json(array: pa.Array, field: WantedField) -> tuple[pa.Array, Misfits]:
@@ -86,7 +90,10 @@ def _json(array: pa.Array, field: WantedField) -> tuple[pa.Array, Misfits]:
         try:
             value = array[row].as_py()
             values.append(None if value is None else orjson.dumps(value, default=_plain))
-        except (TypeError, UnicodeDecodeError) as error:
+        except UnicodeDecodeError as error:
+            values.append(None)
+            misfits[row] = _not_utf8(error, field)
+        except TypeError as error:
             values.append(None)
             misfits[row] = "wrong_type", f"field {field.own_name!r}: got {array.type}, not JSON: {error}"
     return pa.array(values, pa.large_binary()).cast(field.spec.type), misfits
@@ -125,7 +132,16 @@ def _reject(
 
 
 def _readable(scalar: pa.Scalar) -> object:
+    """The value, with replacement characters for what is not UTF-8 in it."""
     try:
         return scalar.as_py()
     except UnicodeDecodeError:
-        return scalar.as_buffer().to_pybytes().decode("utf-8", "replace")
+        pass
+    match scalar:
+        case pa.DictionaryScalar():
+            return _readable(scalar.value)
+        case pa.ListScalar():
+            return [_readable(item) for item in scalar.values]
+        case pa.StructScalar():
+            return {name: _readable(scalar[name]) for name in scalar}
+    return scalar.as_buffer().to_pybytes().decode("utf-8", "replace")

@@ -13,6 +13,9 @@ from astrai_data.records.chunk import RAW_BYTES, RecordChunk, Reject, WantedFiel
 from astrai_data.records.columns import build_chunk, json_name
 from astrai_data.records.framing import Frames
 
+# What orjson says of many brackets in a short record, which only a record that does not close them can be.
+_CLEARER = {"failed to allocate memory": "brackets are opened here that nothing closes"}
+
 
 def parse_lines(frames: Frames, wanted: Sequence[WantedField]) -> RecordChunk:
     """The records of `frames` as columns."""
@@ -66,7 +69,8 @@ def _reason(line: bytes) -> tuple[str, str]:
     try:
         return "not_an_object", f"got {json_name(orjson.loads(line))}, wanted an object"
     except orjson.JSONDecodeError as error:
-        return "invalid_json", f"byte {len(text[: error.pos].encode())} of the record: {error.msg}"
+        found = _CLEARER.get(error.msg, error.msg)
+        return "invalid_json", f"byte {len(text[: error.pos].encode())} of the record: {found}"
 
 
 def describe_utf8(raw: bytes, error: UnicodeDecodeError) -> str:

@@ -162,15 +162,15 @@ def _work(job: Job, connection: Connection) -> None:
         while (spec := connection.recv()) is not None:
             runner.run(spec)
             connection.send(None)
-    except (EOFError, ConnectionError, KeyboardInterrupt):
+    except (EOFError, ConnectionError):
         return
     except Exception as error:
         connection.send(error)
 
 
 def _stop_work(signum: int, frame: object) -> None:
-    """Leave the task as an error would, so that what is half written is removed."""
-    raise KeyboardInterrupt
+    """Leave the task as an error would, so that what is half written is removed; multiprocessing is silent on it."""
+    raise SystemExit(1)
 
 
 def _end_with_parent() -> None:

@@ -32,6 +32,7 @@ class Lease:
     def __init__(self, root: Path, *, executor: str, config_hash: str, plan_hash: str) -> None:
         self._path = _lock_path(root)
         self._nonce = uuid.uuid4().hex
+        self._draft = self._path.with_name(f"lock-{self._nonce}.json")
         self._content = {
             "config_hash": config_hash,
             "plan_hash": plan_hash,
@@ -69,19 +70,17 @@ class Lease:
                 hint="let the other run finish, or stop it; then run the same command again: finished work is kept",
             )
 
-    def _write(self) -> Path:
-        mine = self._path.with_name(f"lock-{self._nonce}.json")
-        mine.write_text(json.dumps(self._content | {"renewed_unix_s": time.time()}, sort_keys=True))
-        return mine
+    def _write(self) -> None:
+        self._draft.write_text(json.dumps(self._content | {"renewed_unix_s": time.time()}, sort_keys=True))
 
     def _create(self) -> bool:
-        mine = self._write()
         try:
-            os.link(mine, self._path)
+            self._write()
+            os.link(self._draft, self._path)
         except (FileExistsError, FileNotFoundError):  # there is a lock, or its holder has just cleared up
             return False
         finally:
-            mine.unlink(missing_ok=True)
+            self._draft.unlink(missing_ok=True)
         return True
 
     def _break_if_dead(self) -> None:
@@ -113,7 +112,8 @@ class Lease:
         while not self._stop.wait(RENEW_S):
             with suppress(OSError):  # a full disk; the next time may do
                 if self._is_ours():
-                    self._write().replace(self._path)
+                    self._write()
+                    self._draft.replace(self._path)
 
     def _is_ours(self) -> bool:
         lock = read_lock(self._path)

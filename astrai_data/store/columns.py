@@ -12,10 +12,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from astrai_data.errors import StoreError
 from astrai_data.ragged import Ragged
 from astrai_data.store.checksums import block_checksums
-from astrai_data.store.files import map_file, replacing
+from astrai_data.store.files import map_file, replacing, unreadable
 
 OFFSETS, VALUES, FILE = "offsets", "values", "file"
 
@@ -61,7 +60,7 @@ def read_column(root: Path, buffers: Iterable[BufferRecord], column: str, dtype:
     """Map one column's rows, read-only, zero-copy.
 
     Raises:
-        StoreError: a file that is missing or too short.
+        StoreError: a file that cannot be read or is too short.
     """
     by_role = {buffer.role: buffer for buffer in buffers if buffer.column == column}
     offsets = map_buffer(root, by_role[OFFSETS], np.dtype(np.int64))
@@ -72,20 +71,17 @@ def map_buffer(root: Path, buffer: BufferRecord, dtype: np.dtype) -> np.ndarray:
     """The buffer's items, mapped read-only: [length / itemsize].
 
     Raises:
-        StoreError: its file is missing or too short.
+        StoreError: its file cannot be read or is too short.
     """
     path = root / buffer.path
     try:
         mapped = map_file(path)
     except OSError as error:
-        raise StoreError("a file of the store is missing", where=path, got=error.strerror) from error
-    if mapped.size < buffer.offset + buffer.length:
-        raise StoreError(
-            "a file of the store is too short",
-            where=path,
-            got=f"{mapped.size:,} bytes",
-            wanted=f"at least {buffer.offset + buffer.length:,}",
-        )
+        raise unreadable(path, error) from error
+    end = buffer.offset + buffer.length
+    if mapped.size < end:
+        what = "a file of the store is too short"
+        raise unreadable(path, f"{mapped.size:,} bytes", what=what, wanted=f"at least {end:,}")
     return np.frombuffer(mapped, dtype, buffer.length // dtype.itemsize, buffer.offset)
 
 

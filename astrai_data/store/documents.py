@@ -40,6 +40,7 @@ def iterate_rejects(root: Path, tasks: pa.Table, names: list[str]) -> Iterator[d
         names: of the inputs.
     """
     for task in tasks.to_pylist():
-        if rejects_path(task["key"]) in {file["path"] for file in task["files"]}:
-            for reject in read_rejects(root, task["key"]):
+        sizes = {file["path"]: file["size"] for file in task["files"]}
+        if rejects_path(task["key"]) in sizes:
+            for reject in read_rejects(root, task["key"], sizes[rejects_path(task["key"])]):
                 yield {"source": names[task["inputs"][reject["input"]]]} | reject

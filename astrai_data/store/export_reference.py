@@ -14,6 +14,7 @@ import orjson
 
 from astrai_data.errors import StoreError
 from astrai_data.store.domain_names import folder_of
+from astrai_data.store.files import unreadable
 from astrai_data.store.reference import DTYPES, save_bin
 from astrai_data.store.token_store import TokenStore
 
@@ -45,12 +46,19 @@ def _keys(store: TokenStore) -> tuple[str, ...]:
 
 def _dtypes(store: TokenStore) -> dict[str, str]:
     """What the store's configuration says of dtypes; what it leaves open is int32, as are positions that run on."""
-    document = orjson.loads((store.root / store.manifest.pipeline["path"]).read_bytes())
-    told = document["config"].get("output", {}).get("dtype") or {}
+    told = _told_dtypes(store.root / store.manifest.pipeline["path"])
     dtypes = {key: name for key, name in told.items() if name in DTYPES}
     if store.manifest.position_ids_mode == "continuous":
         dtypes["position_ids"] = DEFAULT_DTYPE
     return dtypes
+
+
+def _told_dtypes(path: Path) -> dict[str, str]:
+    try:
+        document = orjson.loads(path.read_bytes())
+        return dict(document["config"].get("output", {}).get("dtype") or {})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise unreadable(path, error, what="the store's copy of its pipeline cannot be read") from error
 
 
 def _cast(key: str, array: np.ndarray, dtypes: dict[str, str]) -> np.ndarray:

@@ -8,6 +8,7 @@ sizes tell. What the system refuses is told as a `StoreError` that names the fil
 import errno
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -75,6 +76,16 @@ def refused(what: str, error: OSError, where: object = None) -> StoreError:
     )
 
 
+def unreadable(
+    path: Path, error: object, *, what: str = "a file of the store cannot be read", wanted: str | None = None
+) -> StoreError:
+    """A file of a finished store that is missing, closed to us, or damaged; `error`: what was found, or went wrong."""
+    reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
+    return StoreError(
+        what, where=path, got=reason, wanted=wanted, hint="`astrai inspect STORE --verify` names every damaged file"
+    )
+
+
 def is_temporary(name: str) -> bool:
     """Whether a file of this name is one that `replacing` had not yet renamed, of a run that is or was."""
     return name.startswith(".") and name.endswith(TEMPORARY_SUFFIX)
@@ -97,7 +108,10 @@ def sync(path: Path) -> None:
 
 def map_file(path: Path) -> pa.Buffer:
     """The file's bytes [size], mapped read-only for as long as the buffer lives; no descriptor is held."""
-    if path.stat().st_size == 0:  # an empty file cannot be mapped
+    status = path.stat()
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if status.st_size == 0:  # an empty file cannot be mapped
         return pa.py_buffer(b"")
     with pa.memory_map(str(path)) as mapped:
         return mapped.read_buffer()

@@ -37,12 +37,18 @@ def read_manifest(root: Path) -> tuple[Manifest, str]:
 
 
 def _no_store(root: Path, error: OSError) -> StoreError:
+    if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        return StoreError(
+            "the manifest cannot be read",
+            where=root / FILE_NAME,
+            got=error.strerror,
+            wanted="a file that you may read",
+            hint="let yourself read it, or restore it from a copy, or run the same `astrai preprocess` command again",
+        )
     if not root.exists():
         return StoreError("there is no token store here", where=root, got="nothing", hint="check the path")
     if not root.is_dir():
         return StoreError("a token store is a directory", where=root, got="a file")
-    if (root / FILE_NAME).exists():
-        return StoreError("the manifest cannot be read", where=root / FILE_NAME, got=error.strerror)
     if any((root / name).is_dir() for name in ("data", ".work")):
         return StoreError(
             "this store is not finished",

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import orjson
 
-from astrai_data.errors import StoreError
-from astrai_data.store.files import replacing
+from astrai_data.store.files import replacing, unreadable
 
 MAX_RAW_BYTES = 64 << 10
 
@@ -46,11 +45,16 @@ def write_rejects(root: Path, key: str, rejects: Iterable[dict]) -> int:
     return count
 
 
-def read_rejects(root: Path, key: str) -> Iterator[dict]:
+def read_rejects(root: Path, key: str, size: int | None = None) -> Iterator[dict]:
     """The rejects of one task, in order.
 
+    Args:
+        root: the store.
+        key: the task key.
+        size: bytes that the file must have, where that is known: a compressed file cut short just ends early.
+
     Raises:
-        StoreError: the file is damaged.
+        StoreError: the file is missing or damaged.
     """
     import io
 
@@ -58,11 +62,13 @@ def read_rejects(root: Path, key: str) -> Iterator[dict]:
 
     path = root / rejects_path(key)
     try:
+        if size not in (None, path.stat().st_size):
+            raise ValueError(f"{path.stat().st_size:,} bytes, wanted {size:,}")
         with open(path, "rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as stream:
             for line in io.BufferedReader(stream):
                 yield orjson.loads(line)
     except (OSError, zstandard.ZstdError, ValueError) as error:
-        raise StoreError("the rejects of a task cannot be read", where=path, got=error) from error
+        raise unreadable(path, error, what="the rejects of a task cannot be read") from error
 
 
 def _line(reject: dict) -> bytes:

@@ -14,7 +14,7 @@ from astrai_data.pack.segments import Segments
 from astrai_data.ragged import Ragged
 from astrai_data.store.checksums import block_checksums
 from astrai_data.store.columns import FILE, BufferRecord, write_ipc
-from astrai_data.store.files import map_file, replacing
+from astrai_data.store.files import map_file, replacing, unreadable
 
 SEGMENTS = "segments"
 _PLAIN = {
@@ -65,13 +65,8 @@ def read_segments(root: Path, path: str) -> Segments:
 
 
 def _damaged(path: Path, got: object) -> StoreError:
-    return StoreError(
-        "a segments file cannot be read",
-        where=path,
-        got=got,
-        wanted=f"an Arrow file with the columns {', '.join(SEGMENTS_SCHEMA.names)}",
-        hint="`astrai inspect STORE --verify` names every damaged file",
-    )
+    wanted = f"an Arrow file with the columns {', '.join(SEGMENTS_SCHEMA.names)}"
+    return unreadable(path, got, what="a segments file cannot be read", wanted=wanted)
 
 
 def _to_batch(segments: Segments) -> pa.RecordBatch:

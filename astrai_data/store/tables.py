@@ -4,12 +4,17 @@ Settings are fixed and no time is written, so one version of the writer gives eq
 Pages carry checksums: a damaged page is an error when it is read, not a wrong number.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from astrai_data.errors import StoreError
-from astrai_data.store.files import replacing
+from astrai_data.store.files import replacing, unreadable
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 ROW_GROUP_ROWS = 1 << 17
 
@@ -104,21 +109,36 @@ def write_table(path: Path, table: pa.Table) -> None:
         )
 
 
-def read_table(path: Path, columns: list[str] | None = None) -> pa.Table:
-    """Read a Parquet file, or some `columns` of it.
+def read_table(path: Path, columns: list[str] | None = None, num_rows: int | None = None) -> pa.Table:
+    """Read a Parquet file, or some `columns` of it; `num_rows` is how many it must have, where that is known.
+
+    Raises:
+        StoreError: it is missing, damaged, or another than it was.
+    """
+    with _opened(path) as file:
+        table = file.read(columns)
+    if num_rows not in (None, table.num_rows):
+        what = "a table of the store is not the one that was written"
+        raise unreadable(path, f"{table.num_rows:,} rows", what=what, wanted=f"{num_rows:,} rows")
+    return table
+
+
+def read_table_schema(path: Path) -> pa.Schema:
+    """The columns of a Parquet file.
 
     Raises:
         StoreError: it is missing or damaged.
     """
+    with _opened(path) as file:
+        return file.schema_arrow
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator["pq.ParquetFile"]:
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            return file.read(columns)
+            yield file
     except (OSError, pa.ArrowException) as error:
-        raise StoreError(
-            "a table of the store cannot be read",
-            where=path,
-            got=error,
-            hint="`astrai inspect STORE --verify` names every damaged file",
-        ) from error
+        raise unreadable(path, error, what="a table of the store cannot be read") from error

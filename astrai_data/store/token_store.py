@@ -25,6 +25,7 @@ from astrai_data.store.row import Row, RowBatch, empty_batch, join
 from astrai_data.store.segments_file import SEGMENTS, read_segments
 from astrai_data.store.shards import Shards
 from astrai_data.store.tables import read_table
+from astrai_data.store.tokenizer_copy import open_tokenizer
 
 
 class StoreRangeError(StoreError, IndexError, ValueError):
@@ -178,7 +179,8 @@ class TokenStore:
         """
         if name not in self.manifest.tables:
             raise StoreError("no such table", where=self.root, got=name, wanted=", ".join(self.manifest.tables))
-        return read_table(self.root / self.manifest.tables[name]["path"])
+        entry = self.manifest.tables[name]
+        return read_table(self.root / entry["path"], num_rows=entry["num_rows"])
 
     def documents(self) -> pa.Table:
         """Every document of the store, all splits, in order of id; `input` is a row of `inputs`."""
@@ -190,9 +192,7 @@ class TokenStore:
 
     def tokenizer(self):
         """The store's own copy of its tokenizer."""
-        from astrai_data.tokenizer import Tokenizer
-
-        return Tokenizer.from_pretrained(self.root / self.manifest.tokenizer["path"])
+        return open_tokenizer(self.root, self.manifest.tokenizer)
 
     def to_arrow(self) -> pa.Table:
         """All rows of the split: token columns (mapped), `loss_mask` where the store has one, `segment_lengths`.

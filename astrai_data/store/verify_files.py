@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from astrai_data.store.checksums import BLOCK_BYTES, damaged_blocks, file_record
 from astrai_data.store.columns import BufferRecord
-from astrai_data.store.files import map_file
+from astrai_data.store.files import map_file, unreadable
 from astrai_data.store.finding import Finding
 from astrai_data.store.identity import sha256_hex
 from astrai_data.store.shards import Shards
@@ -19,7 +19,7 @@ def check_sha256(root: Path, path: str, expected: str) -> Iterator[Finding]:
     try:
         found = sha256_hex(map_file(root / path))
     except OSError as error:
-        yield Finding(path, f"cannot be read: {error.strerror}")
+        yield Finding(path, f"cannot be read: {unreadable(root / path, error).got}")
         return
     if found != expected:
         yield Finding(path, f"its SHA-256 is {found}, wanted {expected}")
@@ -44,7 +44,7 @@ def _check_file(root: Path, file: dict, buffers: list[tuple[int, BufferRecord]])
     try:
         found = file_record(root, path)
     except OSError as error:
-        yield Finding(path, f"cannot be read: {error.strerror}")
+        yield Finding(path, f"cannot be read: {unreadable(root / path, error).got}")
         return
     blocks = list(_check_blocks(root, buffers))
     yield from blocks

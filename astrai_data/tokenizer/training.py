@@ -65,10 +65,7 @@ def train_tokenizer(
         TokenizerError: `vocab_size` has no room for the 256 bytes and the special tokens.
     """
     special_tokens = SPECIAL_TOKENS if special_tokens is None else special_tokens
-    smallest = 256 + len(special_tokens)
-    if vocab_size < smallest:
-        wanted = f"at least {smallest}: 256 bytes and {len(special_tokens)} special tokens"
-        raise TokenizerError("the vocabulary is too small", got=vocab_size, wanted=wanted)
+    check_vocab_size(vocab_size, special_tokens)
     tokenizer = _untrained()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
@@ -82,6 +79,14 @@ def train_tokenizer(
     templates = {} if chat_template is None else {DEFAULT_TEMPLATE: chat_template}
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
     return Tokenizer.from_files(TokenizerFiles(tokenizer.to_str(pretty=True), config, special_tokens, templates))
+
+
+def check_vocab_size(vocab_size: int, special_tokens: dict[str, str] = SPECIAL_TOKENS) -> None:
+    """Raise `TokenizerError` if `vocab_size` has no room for the 256 bytes and the special tokens."""
+    smallest = 256 + len(special_tokens)
+    if vocab_size < smallest:
+        wanted = f"at least {smallest}: 256 bytes and {len(special_tokens)} special tokens"
+        raise TokenizerError("the vocabulary is too small", got=vocab_size, wanted=wanted)
 
 
 def _untrained() -> tk.Tokenizer:

@@ -272,6 +272,22 @@ def test_parquet_conversations(tmp_path, tokenizer):
     assert "message 1 (assistant) must have text as content" in reject["message"]
 
 
+def test_parquet_with_strings_that_are_not_utf8(tmp_path, tokenizer):
+    raw = pa.array([b"user", b"us\xe9r", b"user"])
+    roles = pa.Array.from_buffers(pa.string(), 3, raw.buffers())
+    contents = pa.array(["hi", "there", "bye"])
+    messages = pa.ListArray.from_arrays(
+        [0, 1, 2, 3], pa.StructArray.from_arrays([roles, contents], ["role", "content"])
+    )
+    write_parquet(tmp_path / "in" / "a.parquet", {"messages": messages})
+    found = run(tmp_path, tokenizer, {}, CHAT)
+    assert [position for _, position in found.texts] == [0, 2]
+    [reject] = found.rejects
+    assert (reject["position"], reject["reason"]) == (1, "invalid_utf8")
+    assert reject["message"].startswith("field 'messages': byte 2 of a string is 0xe9")
+    assert json.loads(reject["raw"]) == {"messages": [{"role": "us\ufffdr", "content": "there"}]}
+
+
 def test_parquet_text_of_another_type(tmp_path, tokenizer):
     write_parquet(tmp_path / "in" / "a.parquet", {"text": [1, None, 3]})
     found = run(tmp_path, tokenizer, {"b.jsonl": GOOD})

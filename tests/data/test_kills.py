@@ -509,7 +509,7 @@ def test_overwrite_killed_at_random_moments(large, tmp_path):
                 kills += 1
         found = ids[(store / "manifest.json").read_bytes()]
         shown = astrai("inspect", store, "--verify")
-        assert (shown.returncode, shown.stdout[:3]) == (0, "ok:"), shown.stdout
+        assert (shown.returncode, shown.stdout[:3]) == (0, "ok:"), shown.stdout + shown.stderr
         seen.add(found)
         if found == "new":
             finish(large, store)

@@ -43,9 +43,9 @@ def packed_row(lengths: list[int], vocab_size: int, seed: int = 0) -> dict[str, 
 
 
 def slow_logits(model: Transformer, ids: list[int]) -> torch.Tensor:
-    """Logits [S, V] of one document in float64, one head and one query at a time."""
+    """Logits [S, V] of one document in float64, one head and one query at a time; differentiable."""
     config = model.config
-    weight = {name: tensor.double() for name, tensor in model.state_dict().items()}
+    weight = {name: tensor.double() for name, tensor in model.state_dict(keep_vars=True).items()}
     stream = weight["model.embed_tokens.weight"][ids]
     for layer in range(config.num_hidden_layers):
         part = {

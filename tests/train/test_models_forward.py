@@ -47,6 +47,20 @@ def test_equals_the_slow_twin(changes):
 
 
 @pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
+def test_gradients_equal_those_of_the_slow_twin(changes):
+    config = tiny(**SMALL | changes)
+    model, row = lively(config), packed_row([5, 8], config.vocab_size)
+    slow = torch.cat([slow_logits(model, ids.tolist()) for ids in row["input_ids"].split([5, 8])])
+    weights = torch.linspace(-1, 1, slow.numel(), dtype=torch.float64).view_as(slow)
+    fast, slow = (
+        torch.autograd.grad((logits * weights).sum(), list(model.parameters()))
+        for logits in (forward(model, row), slow)
+    )
+    for mine, theirs in zip(fast, slow, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
 def test_in_float32_it_is_the_same_model(changes):
     config = tiny(**SMALL | changes)
     model, row = lively(config), packed_row([5, 1, 9], config.vocab_size)

@@ -1,0 +1,84 @@
+"""The texts of one field of some inputs, to learn a tokenizer from; what is passed over is counted and told."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from astrai_data.config import InputSpec
+from astrai_data.errors import InputError
+from astrai_data.inspect.fields import first_records, text_field, told_fields
+from astrai_data.inspect.numbers import counted
+from astrai_data.records import FieldSpec, InputRange, cut_inputs, expand_inputs, read_records
+
+MAX_RECORD_BYTES = 2**26
+
+
+class Texts:
+    """Iterates once over the texts of `field` in the files of `inputs`.
+
+    At the end `warn` is told of records without text; if there was none at all, `InputError` is raised.
+
+    Attributes:
+        count: texts given so far.
+        num_bytes: of these, in UTF-8.
+    """
+
+    def __init__(self, inputs: list[str], field: str, warn: Callable[[str], None]) -> None:
+        self._inputs, self._warn = inputs, warn
+        self._field = FieldSpec(field, "text")
+        self._files = expand_inputs([InputSpec(path=path) for path in inputs])
+        self.count = self.num_bytes = self._num_read = self._num_empty = 0
+        self._rejected: Counter[str] = Counter()
+        self._lacking: Counter[int] = Counter()  # number of the file -> its records without the field
+
+    def __iter__(self) -> Iterator[str]:
+        for task in cut_inputs(self._files):
+            for part in task:
+                yield from self._of_range(part)
+        self._tell()
+
+    def _of_range(self, part: InputRange) -> Iterator[str]:
+        file = self._files[part.file]
+        for chunk in read_records(file, part.begin, part.end, [self._field], max_record_bytes=MAX_RECORD_BYTES):
+            values = chunk.columns.column(self._field.column)
+            texts = [text for text in values.to_pylist() if text]
+            self._num_read += chunk.num_read
+            self._rejected.update(reject.reason for reject in chunk.rejects)
+            self._lacking[part.file] += values.null_count
+            self._num_empty += len(values) - values.null_count - len(texts)
+            self.count += len(texts)
+            self.num_bytes += sum(len(text.encode()) for text in texts)
+            yield from texts
+
+    def _tell(self) -> None:
+        """Warn of what was passed over, or fail where that was everything."""
+        passed = [*self._told_lacking(), *self._told_others()]
+        if not self.count:
+            raise InputError(
+                "there is no text to learn from",
+                where=", ".join(self._inputs),
+                got="; ".join(passed) or "no records",
+                wanted=f"records with text in {self._field.name!r}",
+                hint="name the field that holds the text with --field",
+            )
+        for text in passed:
+            self._warn(text)
+
+    def _told_lacking(self) -> Iterator[str]:
+        number, most = max(self._lacking.items(), key=lambda item: item[1], default=(0, 0))
+        if not most:
+            return
+        name = self._field.name
+        records = [record for record in first_records(self._files[number]) if record.get(name) is None]
+        is_null = all(name in record for record in records)
+        lack = f"have null in {name!r}" if is_null and records else f"have no field {name!r}"
+        told = f"{sum(self._lacking.values()):,} of {counted(self._num_read, 'record')} {lack}"
+        other = text_field(records)
+        advice = f"; try --field {other}" if other not in (None, name) else ""
+        yield f"{told}; they have: {told_fields(records)}{advice}" if records else told
+
+    def _told_others(self) -> Iterator[str]:
+        if self._num_empty:
+            yield f"in {self._num_empty:,} of {counted(self._num_read, 'record')} the text is empty"
+        if self._rejected:
+            reasons = ", ".join(f"{reason} {count:,}" for reason, count in self._rejected.most_common())
+            yield f"{counted(self._rejected.total(), 'record')} could not be used ({reasons})"

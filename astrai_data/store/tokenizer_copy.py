@@ -1,0 +1,36 @@
+"""A store's own copy of the tokenizer it was made with, opened only if it is still that tokenizer."""
+
+from pathlib import Path
+
+from astrai_data.errors import AstraiError
+from astrai_data.store.files import map_file, unreadable
+from astrai_data.store.identity import sha256_hex
+
+_WHAT = "the store's copy of its tokenizer cannot be used"
+
+
+def open_tokenizer(root: Path, entry: dict):
+    """The `Tokenizer` of the store at `root`; `entry` is the manifest's `tokenizer`.
+
+    Raises:
+        StoreError: a file of it is missing, cannot be read, or is another than it was.
+    """
+    from astrai_data.tokenizer import Tokenizer
+
+    folder = root / entry["path"]
+    for name, digest in entry["files"].items():
+        _check(folder / name, digest)
+    try:
+        return Tokenizer.from_pretrained(folder)
+    except (AstraiError, OSError, ValueError) as error:
+        raise unreadable(folder, error, what=_WHAT) from error
+
+
+def _check(path: Path, digest: str) -> None:
+    """Without this, a tokenizer of which one file is gone would still open, and decode to something else."""
+    try:
+        found = sha256_hex(map_file(path))
+    except OSError as error:
+        raise unreadable(path, error, what=_WHAT) from error
+    if found != digest:
+        raise unreadable(path, f"SHA-256 {found}", what=_WHAT, wanted=digest)

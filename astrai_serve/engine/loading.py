@@ -1,0 +1,168 @@
+"""From a model directory to a running engine: device, dtype, and how large the cache is."""
+
+import logging
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import torch
+
+from astrai_data.tokenizer import Tokenizer
+from astrai_serve.cache import KeyValueStorage, PagePool, bytes_per_token
+from astrai_serve.engine.engine import Engine
+from astrai_serve.engine.model_runner import ModelRunner
+from astrai_serve.engine.row_counts import find_row_counts
+from astrai_serve.errors import ServeError
+from astrai_train.checkpoint.read import ModelFiles, read_model_files
+from astrai_train.models import ModelConfig, Transformer, load_model
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+STEP_TOKENS = {"cpu": 256}
+OTHER_STEP_TOKENS = 2048
+"""Tokens a step: on a CPU a step is to stay short, elsewhere it has to be long enough to be worth the launches."""
+MEMORY_SHARE = 0.5
+"""Of the memory that is free, for keys and values at most."""
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """What a user may choose.
+
+    Attributes:
+        device: `auto`, or a torch device.
+        dtype: `auto` (float32 on a CPU, else bfloat16), `float32`, `bfloat16`, `float16`.
+        context_length: most tokens of a sequence; None: what the model knows.
+        max_batch_size: sequences that run at a time.
+        page_size: tokens a page.
+        cache_tokens: tokens that the cache holds; None: a full context for every running sequence, or half of the
+            free memory if that is less.
+        max_queue: sequences that may wait.
+    """
+
+    device: str = "auto"
+    dtype: str = "auto"
+    context_length: int | None = None
+    max_batch_size: int = 16
+    page_size: int = 16
+    cache_tokens: int | None = None
+    max_queue: int = 256
+
+
+def load_engine(directory: str | Path, options: EngineOptions | None = None) -> Engine:
+    """The engine for a model directory, a checkpoint, or a run (its newest checkpoint), started.
+
+    Raises:
+        ModelError, TokenizerError: the directory is not right.
+        ServeError: the options and the model do not fit.
+    """
+    options = options or EngineOptions()
+    files = read_model_files(directory)
+    tokenizer = load_tokenizer(files)
+    device = _device(options.device)
+    model = load_model(files.directory, dtype=_dtype(options.dtype, device), device=device)
+    return build_engine(model, tokenizer, options)
+
+
+def build_engine(model: Transformer, tokenizer: Tokenizer, options: EngineOptions) -> Engine:
+    """The engine for a model and its tokenizer, started."""
+    check_fit(model.config, tokenizer)
+    weight = model.head_weight
+    largest = _power_of_two(max(STEP_TOKENS.get(weight.device.type, OTHER_STEP_TOKENS), options.max_batch_size))
+    context_length, num_pages = _sizes(model.config, weight, options)
+    pool = PagePool(num_pages, options.page_size)
+    storage = KeyValueStorage(model.config, pool.num_tokens, device=weight.device, dtype=weight.dtype)
+    row_counts = find_row_counts(model.eval(), largest)
+    runner = ModelRunner(model, storage, options.page_size, row_counts, tokenizer.max_id + 1)
+    logging.getLogger("astrai.serve").info(
+        "%s on %s, context %d, cache %d tokens (%.0f MB)",
+        weight.dtype,
+        weight.device,
+        context_length,
+        pool.num_tokens,
+        pool.num_tokens * bytes_per_token(model.config, weight.dtype) / 1e6,
+    )
+    return Engine(
+        runner,
+        tokenizer,
+        pool,
+        context_length=context_length,
+        max_batch_size=options.max_batch_size,
+        max_queue=options.max_queue,
+    )
+
+
+def load_tokenizer(files: ModelFiles) -> Tokenizer:
+    """The tokenizer of a model, its chat template compiled.
+
+    Raises:
+        ServeError: the directory has none.
+        TokenizerError: it cannot be used.
+    """
+    if files.tokenizer is None:
+        wanted = "tokenizer.json and tokenizer_config.json beside the weights"
+        raise ServeError("the model directory has no tokenizer", where=files.directory, wanted=wanted)
+    tokenizer = Tokenizer.from_pretrained(files.tokenizer)
+    if tokenizer.chat_template is not None:
+        tokenizer.chat_template.compile()
+    return tokenizer
+
+
+def check_fit(config: ModelConfig, tokenizer: Tokenizer) -> None:
+    """Raise `ServeError` unless the model knows every id of the tokenizer."""
+    if tokenizer.max_id >= config.vocab_size:
+        raise ServeError(
+            "tokenizer and model do not belong together",
+            got=f"ids up to {tokenizer.max_id}",
+            wanted=f"ids below vocab_size = {config.vocab_size}",
+        )
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ServeError("this device cannot be used", where="--device", got=f"{name}: {reason}") from None
+
+
+def _dtype(name: str, device: torch.device) -> torch.dtype:
+    if name == "auto":
+        return torch.float32 if device.type == "cpu" else torch.bfloat16
+    if name not in DTYPES:
+        raise ServeError("unknown dtype", where="--dtype", got=name, wanted="auto, " + ", ".join(DTYPES))
+    return DTYPES[name]
+
+
+def _sizes(config: ModelConfig, weight: torch.Tensor, options: EngineOptions) -> tuple[int, int]:
+    """Context length and number of pages; the pages hold at least one full context."""
+    known = config.num_positions
+    context_length = options.context_length or known
+    if context_length > known:
+        got, wanted = f"{context_length} tokens", f"at most {known}, the positions the model knows"
+        raise ServeError("the context is longer than the model's", where="--max-seq-len", got=got, wanted=wanted)
+    page_size = options.page_size
+    most = context_length * options.max_batch_size
+    fits = math.floor(_free_bytes(weight.device) * MEMORY_SHARE) // bytes_per_token(config, weight.dtype)
+    num_tokens = min(most, fits) if options.cache_tokens is None else options.cache_tokens
+    num_pages = num_tokens // page_size if options.cache_tokens is not None else -(-num_tokens // page_size)
+    if num_pages * page_size < context_length:
+        raise ServeError(
+            "the cache cannot hold one full context",
+            got=f"{num_pages * page_size} tokens",
+            wanted=f"at least {context_length}",
+            hint="a smaller --max-seq-len, or a larger --cache-tokens",
+        )
+    return context_length, num_pages
+
+
+def _free_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return psutil.virtual_memory().available
+
+
+def _power_of_two(number: int) -> int:
+    return 1 << (number - 1).bit_length()

@@ -1,0 +1,59 @@
+"""Errors of serving that a user or a client can mend.
+
+`RequestError` and its kin carry what an HTTP answer needs: the status, OpenAI's `code` and the field at fault.
+"""
+
+from astrai_data.errors import AstraiError
+
+
+class ServeError(AstraiError):
+    """A server or an engine that cannot start or go on."""
+
+
+class PortInUseError(ServeError):
+    """Somebody else listens where the server was to listen."""
+
+
+class RequestError(ServeError, ValueError):
+    """A request that cannot be served as it is.
+
+    Attributes:
+        status: of the HTTP answer.
+        code: OpenAI's word for the kind of error.
+        param: the field of the request that is at fault.
+    """
+
+    status = 400
+    code = "invalid_request"
+
+    def __init__(self, what: str, *, param: str | None = None, **details: object) -> None:
+        super().__init__(what, **{"where": param} | details)
+        self.param = param
+
+
+class ContextLengthError(RequestError):
+    """A prompt that does not fit the context."""
+
+    code = "context_length_exceeded"
+
+
+class UnknownModelError(RequestError):
+    """A request for a model that is not served here."""
+
+    status, code = 404, "model_not_found"
+
+
+class QueueFullError(RequestError):
+    """More requests are waiting than the queue takes."""
+
+    status, code = 429, "queue_full"
+
+
+class EngineStoppedError(RequestError):
+    """The engine takes no more work: it is being shut down, or its loop has died."""
+
+    status, code = 503, "engine_stopped"
+
+
+class GenerationError(ServeError):
+    """A generation that failed on our side of the line."""

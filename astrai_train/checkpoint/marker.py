@@ -1,0 +1,60 @@
+"""The marker of a complete checkpoint: `training/complete.json`, every other file with its size and hash."""
+
+import json
+from pathlib import Path
+
+import xxhash
+
+from astrai_data.store.files import map_file, write_bytes
+from astrai_train.checkpoint.read import TRAINING
+from astrai_train.errors import CheckpointError
+
+MARKER = f"{TRAINING}/complete.json"
+FORMAT, VERSION = "astrai-checkpoint", 1
+
+
+def write_marker(checkpoint: Path) -> None:
+    """Name every file that is there; nothing else is written afterwards."""
+    files = {path.relative_to(checkpoint).as_posix(): _identity(path) for path in _files(checkpoint)}
+    marker = {"format": FORMAT, "version": VERSION, "files": files}
+    write_bytes(checkpoint / MARKER, json.dumps(marker, indent=2).encode(), durable=True)
+
+
+def check_marker(checkpoint: Path) -> None:
+    """Compare all files with the marker.
+
+    Raises:
+        CheckpointError: the marker or a file is missing or damaged; it says which.
+    """
+    for name, wanted in _read(checkpoint / MARKER).items():
+        path = checkpoint / name
+        if not path.is_file():
+            raise _unusable("a file of the checkpoint is missing", path)
+        if (got := _identity(path)) != wanted:
+            raise _unusable("a file of the checkpoint is damaged", path, got, wanted)
+
+
+def _read(path: Path) -> dict[str, dict]:
+    if not path.is_file():
+        raise _unusable("the checkpoint is not complete: its marker is missing", path)
+    try:
+        marker = json.loads(path.read_bytes())
+        if (marker["format"], marker["version"]) == (FORMAT, VERSION):
+            return dict(marker["files"])
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise _unusable("the marker of the checkpoint cannot be read", path, wanted=f"{FORMAT}, version {VERSION}")
+
+
+def _unusable(what: str, path: Path, got: object = None, wanted: object = None) -> CheckpointError:
+    checkpoint = path.relative_to(path.parents[1]).parts[0] if path.name == MARKER else path.parent.name
+    hint = f"restore it from a copy, or move {checkpoint} away: --resume then takes the checkpoint before it"
+    return CheckpointError(what, where=path, got=got, wanted=wanted, hint=hint)
+
+
+def _files(checkpoint: Path) -> list[Path]:
+    return sorted(path for path in checkpoint.rglob("*") if path.is_file())
+
+
+def _identity(path: Path) -> dict:
+    return {"size": path.stat().st_size, "xxh3_128": xxhash.xxh3_128_hexdigest(map_file(path))}

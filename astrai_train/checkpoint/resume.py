@@ -1,0 +1,70 @@
+"""Reading what a run left behind, to go on from it."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from astrai_train.checkpoint.marker import check_marker
+from astrai_train.checkpoint.write import OPTIMIZER, RANDOM, SETTINGS, STATE, all_checkpoints
+from astrai_train.errors import CheckpointError
+from astrai_train.models.safetensors_file import SafetensorsFile
+
+FORMAT, VERSION = "astrai-training-state", 1
+
+
+@dataclass(frozen=True)
+class SavedRun:
+    """A complete checkpoint of a run.
+
+    Attributes:
+        path: its directory.
+        settings: the training configuration it was trained with.
+        state: see `Trainer`.
+    """
+
+    path: Path
+    settings: dict[str, Any]
+    state: dict[str, Any]
+
+    @property
+    def step(self) -> int:
+        """Optimizer steps done."""
+        return self.state["step"]
+
+    @property
+    def num_batches(self) -> int:
+        """Micro-batches consumed."""
+        return self.state["num_batches"]
+
+    def optimizer(self) -> dict[str, torch.Tensor]:
+        """The optimizer's tensors, by name."""
+        return dict(SafetensorsFile(self.path / OPTIMIZER).tensors())
+
+    def random(self) -> dict[str, torch.Tensor]:
+        """Torch's generators, by kind of device."""
+        return dict(SafetensorsFile(self.path / RANDOM).tensors())
+
+
+def find_saved(output: Path) -> SavedRun | None:
+    """The newest checkpoint in a run's folder; None if there is none.
+
+    Raises:
+        CheckpointError: it is damaged or lacks a file. An older one is not taken in its place unasked.
+    """
+    found = all_checkpoints(output)
+    return read_saved(found[-1].path) if found else None
+
+
+def read_saved(path: Path) -> SavedRun:
+    """The checkpoint at `path`, every byte of it compared with its marker."""
+    check_marker(path)
+    settings, state = (json.loads((path / name).read_bytes()) for name in (SETTINGS, STATE))
+    if (state.get("format"), state.get("version")) != (FORMAT, VERSION):
+        got = f"{state.get('format')}, version {state.get('version')}"
+        hint = "train on with the version of AstrAI that wrote it; its weights can be used as --model"
+        wanted = f"{FORMAT}, version {VERSION}"
+        raise CheckpointError("a state of training in another format", where=path, got=got, wanted=wanted, hint=hint)
+    return SavedRun(path, settings, state)

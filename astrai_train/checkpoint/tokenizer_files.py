@@ -1,0 +1,39 @@
+"""The tokenizer's files of a store, for the model directory: what a model was trained with is what it is served with."""
+
+import json
+from pathlib import PurePosixPath
+
+from astrai_data.errors import StoreError
+from astrai_data.store import TokenStore
+from astrai_data.store.identity import sha256_hex
+
+CONFIG = "tokenizer_config.json"
+TEMPLATE_DATE = "template_date"
+
+
+def tokenizer_files(store: TokenStore) -> dict[str, bytes]:
+    """Name -> content, as the store has it; `tokenizer_config.json` also tells the `template_date` of its pipeline.
+
+    Raises:
+        StoreError: a file is missing or is not what the manifest says.
+    """
+    files = {name: _read(store, name, digest) for name, digest in store.manifest.tokenizer["files"].items()}
+    if date := _template_date(store):
+        config = json.loads(files.get(CONFIG, b"{}"))
+        files[CONFIG] = json.dumps(config | {TEMPLATE_DATE: date}, indent=2, ensure_ascii=False).encode()
+    return files
+
+
+def _read(store: TokenStore, name: str, digest: str) -> bytes:
+    path = store.root / store.manifest.tokenizer["path"] / name
+    if PurePosixPath(name).name != name or not path.is_file():
+        raise StoreError("the store's tokenizer lacks a file", where=path, hint="`astrai inspect STORE --verify`")
+    content = path.read_bytes()
+    if (got := sha256_hex(content)) != digest:
+        raise StoreError("a file of the store's tokenizer was changed", where=path, got=got, wanted=digest)
+    return content
+
+
+def _template_date(store: TokenStore) -> str | None:
+    pipeline = json.loads((store.root / store.manifest.pipeline["path"]).read_bytes())
+    return pipeline.get("config", {}).get("input", {}).get("template_date")

@@ -1,0 +1,162 @@
+"""What a run will do, settled and checked before it does it: the configuration with every `auto` decided."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from astrai_data.load import PackedLoader, PackedRows
+from astrai_data.store import TokenStore
+from astrai_train.checkpoint.resume import SavedRun
+from astrai_train.config import TrainConfig
+from astrai_train.device import Precision, choose_precision
+from astrai_train.errors import TrainError
+from astrai_train.length import RunLength
+from astrai_train.optim import CosineSchedule
+from astrai_train.start_model import StartModel, choose_model, is_fresh
+from astrai_train.strategies import NextToken
+
+BATCH_TOKENS = 8192
+FRESH_LR, TUNING_LR = 1e-3, 2e-5
+MEANINGS = {"seq": "every token is trained", "sft": "what the store's mask allows is trained"}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that can start.
+
+    Attributes:
+        config: what was asked for.
+        saved: the checkpoint to go on from, if any.
+        precision: device and dtype.
+        store, validation: the splits; no validation where there is none or none is wanted.
+        model: where its weights come from.
+        strategy: `seq` or `sft`.
+        batch_size: the loader's `batch_tokens` or `rows_per_batch`.
+        length: where the run ends.
+        lr: the learning rate at its height.
+    """
+
+    config: TrainConfig
+    saved: SavedRun | None
+    precision: Precision
+    store: TokenStore
+    validation: TokenStore | None
+    model: StartModel
+    strategy: str
+    batch_size: dict[str, int]
+    length: RunLength
+    lr: float
+
+    @property
+    def total_steps(self) -> int:
+        """Steps of the whole run, those before a resume included."""
+        return self.length.total_steps(self.saved.step, self.saved.num_batches) if self.saved else self._from_start
+
+    @property
+    def _from_start(self) -> int:
+        return self.length.total_steps()
+
+    def schedule(self) -> CosineSchedule:
+        """The learning rate of each step."""
+        config = self.config
+        return CosineSchedule.over(self.total_steps, lr=self.lr, warmup=config.warmup, min_ratio=config.min_lr_ratio)
+
+    def loss(self) -> NextToken:
+        """The strategy as code."""
+        every_token = self.strategy == "seq" and self.store.manifest.has_loss_mask
+        return NextToken(every_token, self.config.label_smoothing)
+
+    def loader(self) -> PackedLoader:
+        """The batches to train on, shuffled, from the begin."""
+        config = self.config
+        return PackedLoader(
+            self.store, seed=config.seed, window=config.window, workers=config.workers, **self.batch_size
+        )
+
+    def validation_loader(self) -> PackedLoader:
+        """The validation split in its own order."""
+        return PackedLoader(self.validation, seed=0, window=self.config.window, shuffle=False, **self.batch_size)
+
+    def described(self) -> Iterator[tuple[str, str]]:
+        """What will be done and why, as (subject, words)."""
+        yield "model", self._model_words()
+        yield "data", self._data_words()
+        yield "strategy", f"{self.strategy}: {MEANINGS[self.strategy]}"
+        yield "device", f"{self.precision.device} ({self.precision.device_reason})"
+        dtype = str(self.precision.dtype).removeprefix("torch.")
+        yield "dtype", f"{dtype} ({self.precision.dtype_reason})"
+        yield "steps", self._length_words()
+        floor = self.lr * self.config.min_lr_ratio
+        yield "lr", f"{self.lr:g}, warm-up of {self.schedule().warmup_steps} steps, cosine to {floor:g}"
+        yield "output", self.config.output_dir
+
+    def _model_words(self) -> str:
+        config = self.model.config
+        sizes = f"{config.num_hidden_layers} layers of {config.hidden_size}, vocabulary {config.vocab_size:,}"
+        if self.saved:
+            return f"{sizes}; goes on from {self.saved.path.name}"
+        weights = f"fresh weights, seed {self.config.seed}" if self.model.weights is None else "weights from there"
+        return f"{self.config.model}: {sizes}; {weights}"
+
+    def _data_words(self) -> str:
+        extra = f"; validation {self.validation.num_tokens:,}" if self.validation else ""
+        counts = f"{self.store.num_tokens:,} tokens in {self.store.num_rows:,} rows, {self.store.num_trained:,} trained"
+        return f"{Path(self.config.data).name}: {counts}{extra}"
+
+    def _length_words(self) -> str:
+        length, size = self.length, " ".join(f"{name} {number:,}" for name, number in self.batch_size.items())
+        epochs = "" if length.epochs is None else f" in {length.epochs} epoch" + "s" * (length.epochs > 1)
+        done = f", {self.saved.step:,} of them done" if self.saved else ""
+        window = f", accumulated {length.accumulate}" if length.accumulate > 1 else ""
+        return f"{self.total_steps:,}{epochs}{done}; {length.batches_per_epoch:,} batches an epoch ({size}{window})"
+
+
+def make_plan(config: TrainConfig, saved: SavedRun | None = None) -> Plan:
+    """Settle everything that is `auto` and check everything that can be checked without training.
+
+    Raises:
+        TrainError: something does not fit.
+        StoreError, LoadError, ModelError: data or model cannot be used.
+    """
+    store = TokenStore.open(config.data)
+    strategy = _choose_strategy(config.strategy, store)
+    size = _batch_size(config, store)
+    model = choose_model(str(saved.path) if saved else config.model, store, config.window)
+    loader = PackedLoader(store, seed=config.seed, window=config.window, **size)
+    return Plan(
+        config=config,
+        saved=saved,
+        precision=choose_precision(config.device, config.dtype),
+        store=store,
+        validation=_validation_split(config, store),
+        model=model,
+        strategy=strategy,
+        batch_size=size,
+        length=RunLength.of(loader.batches_per_epoch, config.accumulate, config.epochs, config.max_steps),
+        lr=config.lr or (FRESH_LR if is_fresh(config.model) else TUNING_LR),
+    )
+
+
+def _choose_strategy(name: str, store: TokenStore) -> str:
+    if name == "auto":
+        name = "sft" if store.manifest.has_loss_mask else "seq"
+    if name == "sft" and store.num_tokens and not store.num_trained:
+        raise TrainError(
+            "the store's mask leaves nothing to train",
+            where=store.root,
+            got=f"0 trained labels of {store.num_tokens:,} tokens",
+            hint="`astrai mask` shows the mask of a record; --strategy seq trains every token",
+        )
+    return name
+
+
+def _batch_size(config: TrainConfig, store: TokenStore) -> dict[str, int]:
+    if config.rows_per_batch is not None:
+        return {"rows_per_batch": config.rows_per_batch}
+    longest = config.window or PackedRows(store).max_tokens()
+    return {"batch_tokens": config.batch_tokens or max(BATCH_TOKENS, longest)}
+
+
+def _validation_split(config: TrainConfig, store: TokenStore) -> TokenStore | None:
+    has_split = any(entry["split"] == "validation" and entry["num_tokens"] for entry in store.manifest.splits)
+    return TokenStore.open(store.root, "validation") if has_split and config.validate_every else None
