@@ -85,8 +85,8 @@ class TrainConfig(ConfigPart):
     """Newest checkpoints that are kept."""
     validate_every: NotNegative = 500
     """Steps between evaluations of the store's validation split, if it has one; 0: never."""
-    validation_tokens: Count | None = 1 << 20
-    """Tokens of that split to read each time, whole batches in its own order; null: all."""
+    validation_tokens: NotNegative = 1 << 20
+    """Tokens of that split to read each time, whole batches in its own order; 0: all."""
 
     def __init__(self, /, **keys: Any) -> None:
         try:

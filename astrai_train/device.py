@@ -84,4 +84,6 @@ def _try_out(precision: Precision) -> None:
             (one @ one).sum().item()
     except RuntimeError as error:
         got = f"{precision.device} in {precision.dtype}: {error}"
-        raise TrainError("the device does not compute in this dtype", where="dtype", got=got, wanted="another") from error
+        raise TrainError(
+            "the device does not compute in this dtype", where="dtype", got=got, wanted="another"
+        ) from error

@@ -50,11 +50,8 @@ class Plan:
     @property
     def total_steps(self) -> int:
         """Steps of the whole run, those before a resume included."""
-        return self.length.total_steps(self.saved.step, self.saved.num_batches) if self.saved else self._from_start
-
-    @property
-    def _from_start(self) -> int:
-        return self.length.total_steps()
+        done = (self.saved.step, self.saved.num_batches) if self.saved else (0, 0)
+        return self.length.total_steps(*done)
 
     def schedule(self) -> CosineSchedule:
         """The learning rate of each step."""

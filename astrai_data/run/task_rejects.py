@@ -15,6 +15,7 @@ from astrai_data.records import RAW_BYTES, Reject
 from astrai_data.tokenizer import ChatRefusal
 
 MEMORY_BYTES = 1 << 20
+MESSAGE_CHARS = 500
 
 
 class TaskRejects:
@@ -48,7 +49,13 @@ def refused_record(columns: pa.RecordBatch, row: int, refusal: ChatRefusal) -> t
     }
     raw = orjson.dumps({k: orjson.Fragment(v) if isinstance(v, bytes) else v for k, v in values.items()})
     ordinal, position = (columns.column(name)[row].as_py() for name in ("input", "position"))
-    return ordinal, Reject(position, len(raw), refusal.reason, refusal.message, raw[:RAW_BYTES])
+    return ordinal, Reject(position, len(raw), refusal.reason, _legible(refusal.message), raw[:RAW_BYTES])
+
+
+def _legible(message: str) -> str:
+    """A refusal may quote the record, in a template's error for one: at most 500 characters, all of them visible."""
+    cut = message if len(message) <= MESSAGE_CHARS else f"{message[:MESSAGE_CHARS]}..."
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
 
 
 def _entry(reject: Reject) -> dict:

@@ -20,9 +20,7 @@ class KeyValueStorage:
         dtype: of the model.
     """
 
-    def __init__(
-        self, config: ModelConfig, num_slots: int, *, device: torch.device | str, dtype: torch.dtype
-    ) -> None:
+    def __init__(self, config: ModelConfig, num_slots: int, *, device: torch.device | str, dtype: torch.dtype) -> None:
         shape = (config.num_hidden_layers, num_slots + 2, config.num_key_value_heads, config.head_dim)
         self.keys = torch.zeros(shape, device=device, dtype=dtype)
         self.values = torch.zeros(shape, device=device, dtype=dtype)

@@ -10,8 +10,10 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Many
+from functools import partial
+from queue import SimpleQueue
 
 import torch
 
@@ -19,7 +21,6 @@ from astrai_data.tokenizer import Tokenizer
 from astrai_serve.cache import PagePool
 from astrai_serve.engine.detokenizer import new_detokenizer
 from astrai_serve.engine.model_runner import ModelRunner
-from astrai_serve.engine.sampling import Sampled, sample, uniform_at
 from astrai_serve.engine.sampling_params import SamplingParams
 from astrai_serve.engine.scheduler import Chunk, Scheduler
 from astrai_serve.engine.sequence import Completion, Job, Sequence, Update
@@ -69,8 +70,8 @@ class Engine:
     def __exit__(self, *_: object) -> None:
         self.shutdown()
 
-    def submit(self, jobs: Iterable[Job]) -> list[Sequence]:
-        """Start work on all of these, or on none; any thread.
+    def submit(self, jobs: Iterable[Job], *, is_bounded: bool = True) -> list[Sequence]:
+        """Start work on all of these, or on none; any thread. `is_bounded`: the queue may be too full for them.
 
         Raises:
             ContextLengthError: a prompt leaves no room for an answer.
@@ -82,9 +83,8 @@ class Engine:
         with self._changed:
             if not self.is_alive:
                 raise EngineStoppedError("the engine does not run any more", hint="start the server again")
-            waiting = len(self.scheduler.waiting) + sum(what == "add" for what, _ in self._notes)
-            if waiting + len(sequences) > self.max_queue + self._num_free_rows:
-                raise QueueFullError("too many requests are waiting", got=waiting, wanted=f"at most {self.max_queue}")
+            if is_bounded:
+                self._check_queue(len(sequences))
             self._notes.extend(("add", sequence) for sequence in sequences)
             self.num_submitted += len(sequences)
             self._changed.notify()
@@ -96,6 +96,25 @@ class Engine:
             self._notes.extend(("cancel", sequence) for sequence in sequences if sequence.finish_reason is None)
             self._changed.notify()
 
+    def stream(self, prompts: Many[list[int]], params: SamplingParams) -> Iterator[tuple[int, Update, Sequence]]:
+        """Answer all prompts (ids); what happens to each of them as it happens. Left early, the rest is cancelled.
+
+        Raises:
+            RequestError: as `submit`.
+        """
+        updates: SimpleQueue[tuple[int, Update]] = SimpleQueue()
+        listeners = [partial(_put, updates, index) for index in range(len(prompts))]
+        jobs = [Job(prompt, params, listener) for prompt, listener in zip(prompts, listeners, strict=True)]
+        sequences = self.submit(jobs, is_bounded=False)
+        try:
+            left = len(sequences)
+            while left:
+                index, update = updates.get()
+                left -= update.finish_reason is not None
+                yield index, update, sequences[index]
+        finally:
+            self.cancel(sequences)
+
     def generate(self, prompts: Many[list[int]], params: SamplingParams | None = None) -> list[Completion]:
         """Answer all prompts (ids), in order; blocks.
 
@@ -103,29 +122,23 @@ class Engine:
             RequestError: as `submit`.
             GenerationError: one of them failed.
         """
-        params = params or SamplingParams()
-        done = threading.Semaphore(0)
-        errors: list[str | None] = []
-
-        def listen(update: Update) -> None:
+        done: list[Completion | None] = [None] * len(prompts)
+        for index, update, sequence in self.stream(prompts, params or SamplingParams()):
+            if update.error is not None:
+                raise GenerationError("a generation failed", got=update.error)
             if update.finish_reason is not None:
-                errors.append(update.error)
-                done.release()
+                done[index] = sequence.completion
+        return done
 
-        sequences = self.submit([Job(prompt, params, listen) for prompt in prompts])
-        try:
-            for _ in sequences:
-                done.acquire()
-        except BaseException:
-            self.cancel(sequences)
-            raise
-        return [_completion(sequence, errors) for sequence in sequences]
-
-    def shutdown(self, timeout_s: float = 10.0) -> None:
-        """End what is in work with the reason `abort`, and the thread."""
+    def stop(self) -> None:
+        """End what is in work with the reason `abort` and take nothing more; returns at once."""
         with self._changed:
             self._is_stopping = True
             self._changed.notify()
+
+    def shutdown(self, timeout_s: float = 10.0) -> None:
+        """`stop`, and wait for the thread."""
+        self.stop()
         self._thread.join(timeout_s)
 
     @property
@@ -133,9 +146,11 @@ class Engine:
         """Whether the loop runs and takes work."""
         return self._thread.is_alive() and not self._is_stopping
 
-    @property
-    def _num_free_rows(self) -> int:
-        return max(0, self.max_batch_size - len(self.scheduler.running))
+    def _check_queue(self, count: int) -> None:
+        waiting = len(self.scheduler.waiting) + sum(what == "add" for what, _ in self._notes)
+        free_rows = max(0, self.max_batch_size - len(self.scheduler.running))
+        if waiting + count > self.max_queue + free_rows:
+            raise QueueFullError("too many requests are waiting", got=waiting, wanted=f"at most {self.max_queue}")
 
     def _sequence(self, job: Job) -> Sequence:
         length, vocab_size = len(job.prompt_ids), self.runner.model.config.vocab_size
@@ -202,8 +217,7 @@ class Engine:
             try:
                 if not is_finite:
                     raise GenerationError("the model gave logits that are no numbers", hint="--dtype float32")
-                drawn = _sample(sequence, row)
-                update = sequence.append(drawn.token, drawn.logprob)
+                update = sequence.draw(row)
             except Exception as error:
                 _log().exception("drawing a token failed; the request ends")
                 self._end(sequence, "error", str(error))
@@ -234,19 +248,8 @@ class Engine:
             self._end(sequence, "abort")
 
 
-def _sample(sequence: Sequence, logits: torch.Tensor) -> Sampled:
-    params = sequence.job.params
-    history = sequence.history if params.has_penalty else None
-    uniform = 0.0 if params.is_greedy else uniform_at(sequence.seed, sequence.job.choice, sequence.num_generated)
-    return sample(logits, params, history, uniform)
-
-
-def _completion(sequence: Sequence, errors: list[str | None]) -> Completion:
-    if sequence.finish_reason == "error":
-        raise GenerationError("a generation failed", got=next(error for error in errors if error))
-    ids = sequence.ids[sequence.num_prompt :]
-    stops = sequence.stops.matched
-    return Completion(sequence.text, ids, sequence.finish_reason, stops, sequence.logprobs)
+def _put(updates: "SimpleQueue[tuple[int, Update]]", index: int, update: Update) -> None:
+    updates.put((index, update))
 
 
 def _log() -> logging.Logger:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import torch
 
 from astrai_serve.engine.detokenizer import Detokenizer
+from astrai_serve.engine.sampling import sample, uniform_at
 from astrai_serve.engine.sampling_params import MAX_SEED, SamplingParams
 from astrai_serve.engine.stops import StopMatcher
 
@@ -115,17 +116,31 @@ class Sequence:
         window = self.job.params.rep_window or 0
         return torch.tensor(self.ids[max(0, self.num_prompt - window) :], dtype=torch.int64)
 
+    @property
+    def completion(self) -> Completion:
+        """What it has become; ask when it has ended."""
+        ids = self.ids[self.num_prompt :]
+        return Completion(self.text, ids, self.finish_reason, self.stops.matched, self.logprobs)
+
+    def draw(self, logits: torch.Tensor) -> Update:
+        """Draw the next token from logits [V] and take it."""
+        params = self.job.params
+        history = self.history if params.has_penalty else None
+        uniform = 0.0 if params.is_greedy else uniform_at(self.seed, self.job.choice, self.num_generated)
+        drawn = sample(logits, params, history, uniform)
+        return self.append(drawn.token, drawn.logprob)
+
     def append(self, token_id: int, logprob: float) -> Update:
         """Take the next token: text that it completes, and whether it ends the answer."""
         self.ids.append(token_id)
         self.logprobs.append(logprob)
         if token_id in self.stop_ids:
-            return self._ended("stop", "", 1)
+            return self._ended("stop", "")
         text = self.stops.push(self.detokenizer.push(token_id))
         if self.stops.matched is not None:
-            return self._ended("stop", text, 1)
+            return self._ended("stop", text)
         if self.num_generated >= self.limit:
-            return self._ended("length", text, 1)
+            return self._ended("length", text)
         self.text += text
         return Update(text, 1)
 
@@ -134,7 +149,7 @@ class Sequence:
         self.finish_reason = reason
         return Update(finish_reason=reason, error=error)
 
-    def _ended(self, reason: str, text: str, num_tokens: int) -> Update:
+    def _ended(self, reason: str, text: str) -> Update:
         self.finish_reason = reason
         if self.stops.matched is None:
             # What was held back may complete a stop string only now, at the very end.
@@ -143,4 +158,4 @@ class Sequence:
         if self.stops.matched is not None:
             self.finish_reason = "stop"
         self.text += text
-        return Update(text, num_tokens, self.finish_reason, self.stops.matched)
+        return Update(text, 1, self.finish_reason, self.stops.matched)

@@ -26,30 +26,28 @@ def check_marker(checkpoint: Path) -> None:
     Raises:
         CheckpointError: the marker or a file is missing or damaged; it says which.
     """
-    for name, wanted in _read(checkpoint / MARKER).items():
-        path = checkpoint / name
-        if not path.is_file():
-            raise _unusable("a file of the checkpoint is missing", path)
-        if (got := _identity(path)) != wanted:
-            raise _unusable("a file of the checkpoint is damaged", path, got, wanted)
+    for name, wanted in _read(checkpoint).items():
+        if not (checkpoint / name).is_file():
+            raise _unusable("a file of the checkpoint is missing", checkpoint, name)
+        if (got := _identity(checkpoint / name)) != wanted:
+            raise _unusable("a file of the checkpoint is damaged", checkpoint, name, got, wanted)
 
 
-def _read(path: Path) -> dict[str, dict]:
-    if not path.is_file():
-        raise _unusable("the checkpoint is not complete: its marker is missing", path)
+def _read(checkpoint: Path) -> dict[str, dict]:
+    if not (checkpoint / MARKER).is_file():
+        raise _unusable("the checkpoint is not complete: its marker is missing", checkpoint, MARKER)
     try:
-        marker = json.loads(path.read_bytes())
+        marker = json.loads((checkpoint / MARKER).read_bytes())
         if (marker["format"], marker["version"]) == (FORMAT, VERSION):
             return dict(marker["files"])
     except (ValueError, KeyError, TypeError):
         pass
-    raise _unusable("the marker of the checkpoint cannot be read", path, wanted=f"{FORMAT}, version {VERSION}")
+    raise _unusable("the marker cannot be read", checkpoint, MARKER, wanted=f"{FORMAT}, version {VERSION}")
 
 
-def _unusable(what: str, path: Path, got: object = None, wanted: object = None) -> CheckpointError:
-    checkpoint = path.relative_to(path.parents[1]).parts[0] if path.name == MARKER else path.parent.name
-    hint = f"restore it from a copy, or move {checkpoint} away: --resume then takes the checkpoint before it"
-    return CheckpointError(what, where=path, got=got, wanted=wanted, hint=hint)
+def _unusable(what: str, checkpoint: Path, name: str, got: object = None, wanted: object = None) -> CheckpointError:
+    hint = f"restore it from a copy, or move {checkpoint.name} away: --resume then takes the one before it"
+    return CheckpointError(what, where=checkpoint / name, got=got, wanted=wanted, hint=hint)
 
 
 def _files(checkpoint: Path) -> list[Path]:

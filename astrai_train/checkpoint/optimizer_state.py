@@ -29,7 +29,7 @@ def restore_optimizer(
     for full_name, value in tensors.items():
         name, _, what = full_name.rpartition(".")
         parameter = parameters.get(name)
-        if parameter is None or value.dim() and value.shape != parameter.shape:
+        if parameter is None or value.shape not in ((), parameter.shape):
             got = f"{full_name} {list(value.shape)}"
             raise CheckpointError("the state of the optimizer is not that of the model", where=where, got=got)
         # A count of steps stays on the CPU unless the optimizer is fused, which wants it beside the parameter.

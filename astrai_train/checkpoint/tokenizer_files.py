@@ -1,4 +1,4 @@
-"""The tokenizer's files of a store, for the model directory: what a model was trained with is what it is served with."""
+"""The tokenizer's files of a store, for the model directory: a model is served with what it was trained with."""
 
 import json
 from pathlib import PurePosixPath

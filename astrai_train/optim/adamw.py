@@ -20,4 +20,6 @@ def build_adamw(model: nn.Module, *, lr: float, weight_decay: float) -> torch.op
         (decayed if is_matrix else free).append(parameter)
     groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": free, "weight_decay": 0.0}]
     # One pass over memory instead of about ten.
-    return torch.optim.AdamW([group for group in groups if group["params"]], lr=lr, betas=BETAS, eps=EPSILON, fused=True)
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]], lr=lr, betas=BETAS, eps=EPSILON, fused=True
+    )

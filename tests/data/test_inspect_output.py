@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from pyarrow import csv, parquet
 from rich.console import Console
 
-from astrai_data.inspect.output import cell, rows_of, write_csv, write_json, write_parquet, write_table
+from astrai_data.inspect.output import rows_of, write_csv, write_json, write_parquet
 from astrai_data.inspect.printable import printable, printable_cell, shorten_middle
+from astrai_data.inspect.table import cell, write_table
 
 TABLE = pa.table(
     {

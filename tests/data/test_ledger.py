@@ -34,7 +34,7 @@ def test_balanced():
 
 @pytest.mark.parametrize("position", range(len(BALANCED)))
 def test_one_count_more_is_noticed_and_named(position):
-    balance, domain, what, count, *reason = BALANCED[position]
+    balance, domain, what, _, *reason = BALANCED[position]
     ledger = filled(*BALANCED)
     ledger.add(balance, domain, what, 1, *reason)
     with pytest.raises(RunError, match=rf"{balance} of domain {domain!r}"):

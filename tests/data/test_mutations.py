@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from astrai_data import Pipeline, PipelineConfig
@@ -196,7 +196,7 @@ def test_mutated_bytes(tmp_path, tokenizers, name):
             assert raw == lines[reject["position"]]
     check_against_python(name, lines, found)
     assert len(found.rejects) > NUM_LINES // 3
-    assert len(found.texts) > NUM_LINES // 50
+    assert len(found.texts) > NUM_LINES // 100
 
 
 def check_against_python(name: str, lines: dict[int, bytes], found: Fates) -> None:
@@ -242,6 +242,7 @@ MESSAGE = st.fixed_dictionaries(
         "name": SCALAR,
     },
 )
+WITHOUT_SHRINKING = [Phase.explicit, Phase.reuse, Phase.generate]  # an example is a run, and shrinking takes hundreds
 FIELDS = ("text", "prompt", "response", "id", "source")
 RECORD = st.one_of(
     st.fixed_dictionaries({"messages": st.lists(MESSAGE, max_size=4)}, optional=dict.fromkeys(FIELDS, ANYTHING)),
@@ -251,7 +252,7 @@ RECORD = st.one_of(
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-@settings(deadline=None, max_examples=15, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=15, suppress_health_check=list(HealthCheck), phases=WITHOUT_SHRINKING)
 @given(records=st.lists(RECORD, min_size=20, max_size=120), data=st.data())
 def test_records_of_any_shape(tmp_path_factory, tokenizers, name, records, data):
     lines = [json.dumps(record, ensure_ascii=data.draw(st.booleans())) for record in records]
@@ -303,14 +304,13 @@ def test_mutated_files(tmp_path, name):
             try:
                 rejects = [reject for chunk in reader for reject in chunk.rejects]
             except InputError as error:
-                assert not allow_damaged
-                assert str(tmp_path / name) in str(error)
-                outcomes["error"] += 1
+                outcomes["error", allow_damaged, str(tmp_path / name) in str(error)] += 1
             else:
                 assert all(reject.message for reject in rejects)
-                outcomes["read"] += 1
-    assert outcomes["read"] >= 150
-    assert outcomes["error"] > 0 or name == "a.txt"
+                outcomes["read", allow_damaged] += 1
+    assert outcomes.keys() <= {("error", False, True), ("read", False), ("read", True)}
+    assert outcomes["read", True] == 150
+    assert outcomes["error", False, True] > 0 or name == "a.txt"
 
 
 def mutate_body(data: bytes, fixed: int, random_: random.Random) -> bytes:

@@ -11,7 +11,21 @@ import torch
 from hypothesis import HealthCheck, given, settings
 
 from astrai_train.models import ModelError
-from astrai_train.models.safetensors_file import DTYPES, SafetensorsFile, write_safetensors
+from astrai_train.models.safetensors_file import SafetensorsFile, write_safetensors
+
+DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "F8": torch.float8_e4m3fn,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}
 
 
 def test_every_dtype_and_shape(tmp_path):
@@ -23,7 +37,7 @@ def test_every_dtype_and_shape(tmp_path):
     write_safetensors(tmp_path / "a.safetensors", tensors, {"step": "3"})
     file = SafetensorsFile(tmp_path / "a.safetensors")
     assert file.metadata == {"step": "3"}
-    assert list(file.entries) == sorted(tensors)
+    assert file.names == sorted(tensors)
     for name, tensor in file.tensors():
         assert (tensor.dtype, tensor.shape) == (tensors[name].dtype, tensors[name].shape)
         assert torch.equal(tensor.to(torch.float64), tensors[name].to(torch.float64))
@@ -32,7 +46,7 @@ def test_every_dtype_and_shape(tmp_path):
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.text(min_size=1, max_size=8), hnp.arrays(np.float32, hnp.array_shapes(min_side=0))))
 def test_what_is_written_is_read(tmp_path, arrays):
-    arrays.pop("__metadata__", None)
+    arrays.pop("__metadata__", None)  # a name that the format keeps for itself
     path = tmp_path / "b.safetensors"
     write_safetensors(path, {name: torch.from_numpy(array.copy()) for name, array in arrays.items()}, {})
     read = dict(SafetensorsFile(path).tensors())
@@ -70,34 +84,34 @@ def entry(dtype="F32", shape=(4,), offsets=(0, 16)):
     return {"t": {"dtype": dtype, "shape": list(shape), "data_offsets": list(offsets)}}
 
 
-@pytest.mark.parametrize(
-    ("data", "says"),
-    [
-        (b"", "cut short"),
-        (b"1234", "cut short"),
-        (struct.pack("<Q", 2**60) + b"{}", "cut short"),
-        (file_of(b"{nonsense"), "not JSON"),
-        (file_of(b"[]"), "not an object"),
-        (file_of(entry(), b"\0" * 8), "not there"),
-        (file_of(entry(offsets=(8, 32))), "not there"),
-        (file_of(entry(offsets=(-8, 8))), "whole number"),
-        (file_of(entry(shape=(5,))), "not there"),
-        (file_of(entry(shape=(-4,))), "whole number"),
-        (file_of(entry(dtype="F31")), "unknown dtype"),
-        (file_of({"t": {"dtype": "F32"}}), "does not describe"),
-        (file_of({"t": 3}), "does not describe"),
-        (file_of(entry(shape=(2**40, 2**40))), "not there"),
-    ],
-)
-def test_damage(tmp_path, data, says):
+DAMAGED = {
+    "empty": b"",
+    "four bytes": b"1234",
+    "huge header": struct.pack("<Q", 2**60) + b"{}",
+    "no JSON": file_of(b"{nonsense"),
+    "a list": file_of(b"[]"),
+    "cut short": file_of(entry(), b"\0" * 8),
+    "beyond the end": file_of(entry(offsets=(8, 32))),
+    "negative offset": file_of(entry(offsets=(-8, 8))),
+    "another shape": file_of(entry(shape=(5,))),
+    "negative shape": file_of(entry(shape=(-4,))),
+    "unknown dtype": file_of(entry(dtype="F31")),
+    "no offsets": file_of({"t": {"dtype": "F32"}}),
+    "no object": file_of({"t": 3}),
+    "overflow": file_of(entry(shape=(2**40, 2**40))),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damage(tmp_path, name):
     path = tmp_path / "f.safetensors"
-    path.write_bytes(data)
-    with pytest.raises(ModelError, match=says) as caught:
+    path.write_bytes(DAMAGED[name])
+    with pytest.raises(ModelError, match="damaged") as caught:
         SafetensorsFile(path)
     assert str(path) in str(caught.value)
 
 
 def test_a_dtype_that_the_format_does_not_know(tmp_path):
-    with pytest.raises(ModelError, match="no such dtype"):
-        write_safetensors(tmp_path / "g.safetensors", {"t": torch.ones(2, dtype=torch.complex64)}, {})
+    with pytest.raises(ModelError, match="cannot hold"):
+        write_safetensors(tmp_path / "g.safetensors", {"t": torch.ones(2, dtype=torch.complex128)}, {})
     assert not list(tmp_path.iterdir())

@@ -1,0 +1,46 @@
+"""`metrics.jsonl`: one line a step, written as it happens; a run that goes on cuts what lies after its checkpoint."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from astrai_data.store import write_bytes
+
+if TYPE_CHECKING:
+    from astrai_train.trainer import Outcome, StepReport, Trainer
+
+FILE_NAME = "metrics.jsonl"
+
+
+class MetricsFile:
+    """Writes each step's report into `output/metrics.jsonl`."""
+
+    def __init__(self, output: Path) -> None:
+        self._path = output / FILE_NAME
+        self._file: TextIO | None = None
+
+    def on_train_begin(self, trainer: "Trainer") -> None:
+        """Keep the lines up to the step that the run goes on from."""
+        if self._path.exists():
+            lines = self._path.read_bytes().splitlines(keepends=True)
+            write_bytes(self._path, b"".join(line for line in lines if _step(line) <= trainer.step))
+        self._file = self._path.open("a", encoding="utf-8")
+
+    def on_step_end(self, trainer: "Trainer", report: "StepReport") -> None:
+        """One line; what is None is left out."""
+        values = {name: value for name, value in asdict(report).items() if value is not None}
+        self._file.write(json.dumps(values) + "\n")
+        self._file.flush()
+
+    def on_train_end(self, trainer: "Trainer", outcome: "Outcome") -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _step(line: bytes) -> float:
+    """The step of a line; infinite for one that was not written to its end."""
+    try:
+        return json.loads(line)["step"] if line.endswith(b"\n") else float("inf")
+    except (ValueError, KeyError, TypeError):
+        return float("inf")
