@@ -90,8 +90,13 @@ def main() -> None:
     except Exception as error:
         if not _is_for_the_user(error):
             raise
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_visible(str(error))}", file=sys.stderr)
         sys.exit(1)
+
+
+def _visible(text: str) -> str:
+    """The text without anything that a terminal would obey, or an encoding refuse."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 def _is_for_the_user(error: Exception) -> bool:

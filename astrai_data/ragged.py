@@ -59,6 +59,11 @@ class Ragged:
         """All items of all rows in order, [total]."""
         return self.values[self.offsets[0] : self.offsets[-1]]
 
+    @property
+    def bounds(self) -> np.ndarray:
+        """int64 [num_rows + 1]: the offsets of the rows in `flat`, from 0; the offsets themselves where they are."""
+        return self.offsets if self.offsets[0] == 0 else self.offsets - self.offsets[0]
+
     def take(self, rows: np.ndarray) -> "Ragged":
         """The given rows (int64 [n]) in the given order, copied into one new, read-only buffer."""
         if len(rows) == 0:

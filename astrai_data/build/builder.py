@@ -18,7 +18,7 @@ from astrai_data.build.documents import DocumentBatch
 from astrai_data.build.draft import Draft, draft_sections
 from astrai_data.build.rules import mask_rules
 from astrai_data.config import PipelineConfig
-from astrai_data.errors import PipelineConfigError
+from astrai_data.errors import PipelineConfigError, TokenizerError
 from astrai_data.ledger import Ledger
 from astrai_data.mask_rule import MaskRule
 from astrai_data.records import FieldSpec
@@ -48,9 +48,11 @@ class Builder:
         self.rules: tuple[MaskRule, ...] = mask_rules(config)
         self._trained = np.array([rule.trained for rule in self.rules], bool)
         self._rule_numbers = {rule: number for number, rule in enumerate(self.rules)}
-        self._eos_id = _eos_id(config, tokenizer)
-        self.warnings = _warnings(config, self._eos_id)
         has_template = any(section.template for section in config.input.sections or [])
+        if has_template:
+            _check_bos(tokenizer)
+        self._eos_id = _eos_id(config, tokenizer)
+        self.warnings = _warnings(config, tokenizer, self._eos_id)
         self._fewest_tokens = 2 if has_template else 1
 
     def build(self, columns: pa.RecordBatch, default_domain: str | None, ledger: Ledger) -> Built:
@@ -129,10 +131,27 @@ def _meta(config: PipelineConfig, columns: pa.RecordBatch, kept: np.ndarray) -> 
     return pa.StructArray.from_arrays(arrays, names)
 
 
-def _warnings(config: PipelineConfig, eos_id: int | None) -> list[str]:
+def _warnings(config: PipelineConfig, tokenizer: Tokenizer, eos_id: int | None) -> list[str]:
+    warnings = [
+        f"the tokenizer's files name {token!r} as {name}, but it is not in the vocabulary: it counts as absent"
+        for name, token in tokenizer.missing_tokens.items()
+    ]
     if eos_id is None and any(section.append_eos for section in config.input.sections or []):
-        return ["the tokenizer has no EOS token: documents end without one (append_eos is on by default)"]
-    return []
+        warnings.append("the tokenizer has no EOS token: documents end without one (append_eos is on by default)")
+    return warnings
+
+
+def _check_bos(tokenizer: Tokenizer) -> None:
+    """A chat begins with BOS if the tokenizer has one, so it must be known whether it does."""
+    missing = tokenizer.missing_tokens.get("bos_token")
+    if missing is not None:
+        raise TokenizerError(
+            "the bos_token that chats begin with is not in the vocabulary",
+            where="tokenizer_config.json",
+            got=repr(missing),
+            wanted="a token of tokenizer.json",
+            hint="name the right token, or set bos_token to null if there is none",
+        )
 
 
 def _eos_id(config: PipelineConfig, tokenizer: Tokenizer) -> int | None:
@@ -141,11 +160,13 @@ def _eos_id(config: PipelineConfig, tokenizer: Tokenizer) -> int | None:
     if not asking or "eos_token" in tokenizer.special_tokens:
         return tokenizer.eos_token_id if asking else None
     if any(section.append_eos_explicit for section in asking):
+        missing = tokenizer.missing_tokens.get("eos_token")
+        named = f"special tokens {sorted(tokenizer.special_tokens)}"
         raise PipelineConfigError(
             "append_eos is on, but the tokenizer has no EOS token",
             where="input.sections[].append_eos",
-            got=f"special tokens {sorted(tokenizer.special_tokens)}",
-            wanted="a tokenizer whose tokenizer_config.json names an eos_token",
+            got=named if missing is None else f"eos_token {missing!r}, which is not in the vocabulary",
+            wanted="a tokenizer whose tokenizer_config.json names an eos_token of its vocabulary",
             hint="set append_eos to false, or name the end-of-document token in tokenizer_config.json",
         )
     return None

@@ -22,7 +22,7 @@ class Draft:
     section_texts: for each section, the string it tokenized of each record, or None.
     num_bytes: int64 [n], UTF-8 bytes of section values and message contents.
     skipped: record number -> name of the filter that a value failed.
-    refused: record number -> refusal of its conversation.
+    refused: record number -> refusal of its conversation or of its text.
     """
 
     sequence: Strip
@@ -84,9 +84,10 @@ class _Desk:
     def add_texts(self, section: Section, column: pa.LargeStringArray) -> None:
         read = read_texts(self.config, column, length_limits=self.length_limits)
         rule = self.rule_numbers[MaskRule(section.field, section.action == "train")]
-        strip = encode_texts(self.config, self.tokenizer, read, rule)
+        strip, refused = encode_texts(self.config, self.tokenizer, read, rule)
         first = ~self.contributed if section.add_special_tokens is None else section.add_special_tokens
         self._note(read.texts, read.present, read.num_bytes, read.skipped)
+        self.refused |= refused
         begin = len(self.strips)
         self.strips += add_around(self.tokenizer, strip, read.present & first, rule)
         if section.append_eos:

@@ -13,7 +13,10 @@ import pyarrow.compute as pc
 from astrai_data.build.strips import Strip, of_constant, of_one_rule
 from astrai_data.config import PipelineConfig
 from astrai_data.ragged import Ragged
-from astrai_data.tokenizer import Tokenizer
+from astrai_data.tokenizer import ChatRefusal, Tokenizer
+
+REFUSED_TEXT = "special_token_in_text"
+"""The reason of a record whose text would become a special token though special tokens are to be text."""
 
 # First bytes, in UTF-8, of the characters that Python counts as white space.
 _WHITE_SPACE_LEADS = np.frombuffer(b"\t\n\v\f\r\x1c\x1d\x1e\x1f \xc2\xe1\xe2\xe3", np.uint8)
@@ -48,13 +51,17 @@ def read_texts(config: PipelineConfig, column: pa.LargeStringArray, *, length_li
     return SectionTexts(texts, present, skipped, _value_bytes(column))
 
 
-def encode_texts(config: PipelineConfig, tokenizer: Tokenizer, read: SectionTexts, rule: int) -> Strip:
-    """The tokens of one section, without anything added."""
+def encode_texts(
+    config: PipelineConfig, tokenizer: Tokenizer, read: SectionTexts, rule: int
+) -> tuple[Strip, dict[int, ChatRefusal]]:
+    """(the tokens of one section, without anything added; record number -> refusal of its text, its row empty)."""
     chosen = [text for text in read.texts if text is not None]
-    ids, offsets = tokenizer.encode_batch(chosen, special_tokens=config.input.special_tokens)
+    rows, reasons = tokenizer.encode_texts(chosen, special_tokens=config.input.special_tokens)
     lengths = np.zeros(len(read.texts), np.int64)
-    lengths[read.present] = np.diff(offsets)
-    return of_one_rule(Ragged.from_lengths(ids, lengths), rule)
+    lengths[read.present] = rows.lengths
+    places = np.flatnonzero(read.present)
+    refused = {int(places[row]): ChatRefusal(REFUSED_TEXT, reason) for row, reason in reasons.items()}
+    return of_one_rule(Ragged.from_lengths(rows.flat, lengths), rule), refused
 
 
 def add_around(tokenizer: Tokenizer, text: Strip, present: np.ndarray, rule: int) -> list[Strip]:

@@ -58,7 +58,7 @@ def command(
     signal.signal(signal.SIGTERM, _interrupt)
     pipeline = _pipeline(config, inputs or [], output_dir, tokenizer, limit)
     if dry_run:
-        print_plan(pipeline)
+        print_plan(pipeline.plan(update=update, overwrite=overwrite))
         return
     with showing_progress(quiet) as progress:
         manifest = pipeline.run(

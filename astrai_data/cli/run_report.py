@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from astrai_data.ledger import Ledger
-    from astrai_data.run import Pipeline, Progress
+    from astrai_data.run import Progress, RunPlan
     from astrai_data.store import Manifest
 
 
@@ -58,9 +58,8 @@ def _print_progress(progress: "Progress") -> None:
     )
 
 
-def print_plan(pipeline: "Pipeline") -> None:
+def print_plan(plan: "RunPlan") -> None:
     """What a run would do: a line a task on standard output, the sum on standard error."""
-    plan = pipeline.plan()
     for task in plan.tasks:
         names = [file.name for file, _ in task.ranges]
         span = task.ranges[0][1]

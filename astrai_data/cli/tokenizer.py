@@ -31,7 +31,7 @@ def train(
     used = f"{counted(texts.count, 'text')}, {counted(texts.num_bytes, 'byte')}"
     typer.echo(f"{output}: {counted(len(tokenizer), 'token')} from {used}")
     if len(tokenizer) < vocab_size:
-        why = "no other pair of neighbouring tokens occurs twice in these texts"
+        why = "no other pair of neighbouring tokens inside a word occurs twice in these texts"
         advice = "for more, give more text"
         typer.echo(
             f"note: {vocab_size:,} tokens were asked for, {len(tokenizer):,} came out: {why}; {advice}", err=True

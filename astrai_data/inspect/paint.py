@@ -53,6 +53,18 @@ def paint_runs(runs: list[MaskRun], colour: bool, most: int | None = MAX_RUN_CHA
     return painted
 
 
+def paint_cell(run: MaskRun, colour: bool, most: int) -> Text:
+    """The text of `run` on one line, at most about `most` characters of it, special tokens told from text."""
+    painted = Text()
+    for text, special in shorten_pieces(_pieces(run), most):
+        shown = printable_cell(text)
+        if colour:
+            painted.append(shown, SPECIAL if special else "")
+        else:
+            painted.append(_bracketed(shown, SPECIAL_BRACKETS if special else ("", "")))
+    return painted
+
+
 def _bracketed(text: str, brackets: tuple[str, str]) -> str:
     return f"{brackets[0]}{printable(text).translate(_ESCAPED_BRACKETS)}{brackets[1]}"
 

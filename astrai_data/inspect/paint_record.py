@@ -6,11 +6,12 @@ from rich.table import Table
 from rich.text import Text
 
 from astrai_data.inspect.numbers import counted
-from astrai_data.inspect.paint import in_colour, legend, paint_runs
-from astrai_data.inspect.printable import printable_cell, shorten_middle
+from astrai_data.inspect.paint import in_colour, legend, paint_cell, paint_runs
+from astrai_data.inspect.printable import printable_cell
 from astrai_data.inspect.record import MaskedRecord
 from astrai_data.inspect.runs import MaskRun
 
+MAX_CELL_CHARS = 60
 FIRST_IS_NO_LABEL = "the first token of a segment is nobody's label"
 
 
@@ -24,7 +25,7 @@ def print_record(record: MaskedRecord, name: str, console: Console) -> None:
     console.print()
     console.print(paint_runs(record.runs, colour, most=None), soft_wrap=True)
     console.print()
-    console.print(_runs_table(record.runs))
+    console.print(_runs_table(record.runs, colour))
 
 
 def _title(record: MaskedRecord, name: str) -> str:
@@ -42,11 +43,11 @@ def _count(record: MaskedRecord) -> str:
     return f", {counted(record.num_tokens, 'token')}, {flagged:,} flagged, {labels} trained{why}"
 
 
-def _runs_table(runs: list[MaskRun]) -> Table:
+def _runs_table(runs: list[MaskRun], colour: bool) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for title in ("rule", "trained", "tokens", "text"):
         table.add_column(title, justify="right" if title == "tokens" else "left")
     for run in runs:
-        text = printable_cell(shorten_middle(run.text, 60))
-        table.add_row(Text(run.rule), "yes" if run.trained else "no", f"{run.num_tokens:,}", Text(text))
+        trained = "yes" if run.trained else "no"
+        table.add_row(Text(run.rule), trained, f"{run.num_tokens:,}", paint_cell(run, colour, MAX_CELL_CHARS))
     return table

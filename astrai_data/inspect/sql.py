@@ -133,8 +133,17 @@ class Session:
 
     def _relation(self, sql: str) -> "duckdb.DuckDBPyRelation | None":
         self._end_stream()
+        if any("\ud800" <= letter <= "\udfff" for letter in sql):
+            raise StoreError("the query is not UTF-8", where="the SQL query", got=ascii(sql[:MAX_QUERY_CHARS]))
         self._check(self._ask(sql, lambda: self._duckdb.extract_statements(sql)))
+        sql = self._without_end(sql)
         return self._ask(sql, lambda: self._bound(sql))
+
+    def _without_end(self, sql: str) -> str:
+        """One statement up to its semicolon: DuckDB cannot count the rows of `SELECT 1; -- done`."""
+        data = sql.encode()
+        marks = [at for at, _ in self._duckdb.tokenize(sql) if data[at : at + 1] == b";" and data[:at].strip(b"; \n")]
+        return data[: marks[0]].decode() if marks else sql
 
     def _bound(self, sql: str) -> "duckdb.DuckDBPyRelation | None":
         """The query, bound and not run. A relation's errors do not say where in the query; those of a cursor do."""

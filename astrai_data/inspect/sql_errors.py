@@ -18,7 +18,7 @@ NUM_NEAREST = 3
 
 _PLACE = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
 _UNKNOWN = re.compile(
-    r'(?P<kind>Table|Function|column) (?:with name |named )?"?(?P<name>[^"\s!]+)"? (?:does not exist|not found)'
+    r'(?P<kind>[Tt]able|Function|column) (?:with name |named )?"?(?P<name>[^"\s!]+)"? (?:does not exist|not found)'
     r'|does not have a column named "(?P<column>[^"]+)"'
 )
 
@@ -56,7 +56,7 @@ def _hint(message: str, sql: str, views: dict[str, list[str]]) -> str | None:
     found = _UNKNOWN.search(message)
     if found is None:
         return None
-    if found["kind"] == "Table":
+    if found["kind"] in ("Table", "table"):
         return fit_terminal([*_advice(found["name"], list(views)), f"views: {', '.join(views)}"])
     if found["kind"] == "Function":
         return fit_terminal([*_advice(found["name"], FUNCTIONS), f"functions of a store: {', '.join(FUNCTIONS)}"])

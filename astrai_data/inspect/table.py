@@ -44,11 +44,14 @@ class _Column:
     is_number: bool
 
     @property
+    def width(self) -> int:
+        """Characters of its widest line."""
+        return max([len(self.name), *(cell.cell_len for cell in self.cells)])
+
+    @property
     def min_width(self) -> int:
-        widest = max((cell.cell_len for cell in self.cells), default=0)
-        if not self.is_number:
-            widest = min(widest, MIN_LIST_CHARS if any(cell.no_wrap for cell in self.cells) else MIN_TEXT_CHARS)
-        return max(len(self.name), widest)
+        least = MIN_LIST_CHARS if any(cell.no_wrap for cell in self.cells) else MIN_TEXT_CHARS
+        return self.width if self.is_number else max(len(self.name), min(self.width, least))
 
 
 def write_table(reader: pa.RecordBatchReader, console: Console, max_rows: int) -> Shown:
@@ -67,19 +70,34 @@ def write_table(reader: pa.RecordBatchReader, console: Console, max_rows: int) -
 
 
 def _draw(columns: list[_Column], num_rows: int, console: Console) -> None:
-    # Between two columns stand three spaces: the padding of both, and the place of a line.
-    if sum(column.min_width for column in columns) + 3 * (len(columns) - 1) <= console.width or not num_rows:
-        console.print(_side_by_side(columns))
+    widths = _widths(columns, console.width)
+    if widths is not None or not num_rows:
+        console.print(_side_by_side(columns, widths or [column.width for column in columns]))
         return
     for number in range(num_rows):
         _print_record(columns, number, console)
 
 
-def _side_by_side(columns: list[_Column]) -> Table:
+def _widths(columns: list[_Column], room: int) -> list[int] | None:
+    """Characters for each column, the widest made narrower where all do not fit; None where they cannot.
+
+    Between two columns stand three spaces: the padding of both, and the place of a line.
+    """
+    widths, least = [column.width for column in columns], [column.min_width for column in columns]
+    surplus = sum(widths) + 3 * (len(columns) - 1) - room
+    if surplus > sum(widths) - sum(least):
+        return None
+    for _ in range(surplus):
+        widest = max(range(len(columns)), key=lambda i: (widths[i] > least[i], widths[i]))
+        widths[widest] -= 1
+    return widths
+
+
+def _side_by_side(columns: list[_Column], widths: list[int]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column in columns:
+    for column, width in zip(columns, widths, strict=True):
         justify = "right" if column.is_number else "left"
-        table.add_column(Text(column.name), justify=justify, no_wrap=column.is_number, min_width=column.min_width)
+        table.add_column(Text(column.name), justify=justify, no_wrap=column.is_number, width=width)
     for cells in zip(*(column.cells for column in columns), strict=True):
         table.add_row(*cells)
     return table
@@ -89,10 +107,10 @@ def _print_record(columns: list[_Column], number: int, console: Console) -> None
     title = f"── {number + 1:,} "
     console.print(Text(title + "─" * max(console.width - len(title), 2), style="dim"), soft_wrap=True)
     record = Table.grid(padding=(0, 2, 0, 0))
-    record.add_column(no_wrap=True)
-    record.add_column(overflow="fold")
+    record.add_column(max_width=console.width // 2)
+    record.add_column()
     for column in columns:
-        record.add_row(Text(column.name), Text(column.cells[number].plain, overflow="fold"))
+        record.add_row(Text(column.name, overflow="fold"), Text(column.cells[number].plain, overflow="fold"))
     console.print(record)
 
 

@@ -70,8 +70,9 @@ class Texts:
         name = self._field.name
         records = [record for record in first_records(self._files[number]) if record.get(name) is None]
         is_null = all(name in record for record in records)
-        lack = f"have null in {name!r}" if is_null and records else f"have no field {name!r}"
-        told = f"{sum(self._lacking.values()):,} of {counted(self._num_read, 'record')} {lack}"
+        lack = f"null in {name!r}" if is_null and records else f"no field {name!r}"
+        count = self._lacking.total()
+        told = f"{count:,} of {counted(self._num_read, 'record')} {'has' if count == 1 else 'have'} {lack}"
         other = text_field(records)
         advice = f"; try --field {other}" if other not in (None, name) else ""
         yield f"{told}; they have: {told_fields(records)}{advice}" if records else told

@@ -46,10 +46,7 @@ def gather(
         ValueError: mask runs that do not sum to their document's tokens.
     """
     lengths = tokens.lengths
-    columns = (
-        Ragged(tokens.flat, tokens.offsets - tokens.offsets[0]),
-        *clean_runs(run_lengths, run_rules, lengths),
-    )
+    columns = (Ragged(tokens.flat, tokens.bounds), *clean_runs(run_lengths, run_rules, lengths))
     chosen = plan.document
     if not np.array_equal(plan.length, lengths[plan.document]):
         columns, chosen = _cut(*columns, plan)
@@ -61,7 +58,7 @@ def gather(
         token_start=token_start[plan.document] + plan.begin,
         flags=_cut_flags(flags[plan.document], plan, lengths[plan.document]),
         mask_lengths=mask_lengths,
-        mask_rules=mask_rules,
+        mask_rules=Ragged(mask_rules.values, mask_lengths.offsets),
     )
     row_offsets = pieces.offsets[plan.row_offsets] - pieces.offsets[0]
     return Ragged(pieces.flat, row_offsets), segments
@@ -92,6 +89,6 @@ def _take(column: Ragged, rows: np.ndarray) -> Ragged:
 
 def _cut_flags(flags: np.ndarray, plan: Plan, lengths: np.ndarray) -> np.ndarray:
     """A piece's cuts: the plan's, and at the ends of its document those made before (`flags`)."""
-    before = np.where(plan.begin > 0, CUT_BEFORE, flags & CUT_BEFORE)
-    after = np.where(plan.begin + plan.length < lengths, CUT_AFTER, flags & CUT_AFTER)
+    before = np.where(plan.begin > 0, np.uint8(CUT_BEFORE), flags & CUT_BEFORE)
+    after = np.where(plan.begin + plan.length < lengths, np.uint8(CUT_AFTER), flags & CUT_AFTER)
     return (before | after).astype(np.uint8)

@@ -21,7 +21,7 @@ def clean_runs(lengths: Ragged, rules: Ragged, num_tokens: np.ndarray) -> tuple[
     Raises:
         ValueError: runs that do not sum to their document's tokens.
     """
-    run_lengths, run_rules, bounds = lengths.flat, rules.flat, lengths.offsets - lengths.offsets[0]
+    run_lengths, run_rules, bounds = lengths.flat, rules.flat, lengths.bounds
     if not np.array_equal(np.diff(offsets_of(run_lengths)[bounds]), num_tokens):
         raise ValueError("mask runs do not sum to their document's tokens")
     filled = run_lengths > 0

@@ -51,7 +51,7 @@ class Segments:
         Returns:
             int64 [m], one count a segment.
         """
-        runs, bounds = self.mask_lengths.flat, self.mask_lengths.offsets - self.mask_lengths.offsets[0]
+        runs, bounds = self.mask_lengths.flat, self.mask_lengths.bounds
         begins = offsets_of(runs)
         at_start = begins[:-1] == np.repeat(begins[bounds[:-1]], np.diff(bounds))
         labels = np.maximum(runs - at_start, 0) * np.asarray(trained, bool)[self.mask_rules.flat]

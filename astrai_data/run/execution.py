@@ -16,7 +16,7 @@ from astrai_data.run.lease import Lease
 from astrai_data.run.occupant import find_occupant
 from astrai_data.run.outcome import check_outcome
 from astrai_data.run.plan import RunPlan, inputs_table
-from astrai_data.run.reuse import is_reusable
+from astrai_data.run.reuse import obstacle
 from astrai_data.run.sampling import sample_texts
 from astrai_data.run.task import Job, TaskSpec, sequence_dtype
 from astrai_data.run.work import WorkFolder, done_note
@@ -89,6 +89,7 @@ class Execution:
                 "config_hash": self.plan.config_hash,
                 "plan_hash": self.plan.plan_hash,
                 "config": self.plan.config.hashed_form(),
+                "inputs": [file.name for file in self.plan.files],
             }
         )
         self._execute(backend, workers, notes, report)
@@ -113,7 +114,7 @@ class Execution:
         return {
             task.key: notes[task.key]
             for task in self.plan.tasks
-            if task.key in notes and is_reusable(self.root, task, notes[task.key], backend)
+            if task.key in notes and obstacle(self.root, task, notes[task.key], backend) is None
         }
 
     def _execute(self, backend: str, workers: int, notes: dict[str, dict], report: Callable[[Progress], None]) -> None:
@@ -139,15 +140,16 @@ class Execution:
 
     def _commit(self, run_facts: dict) -> Manifest:
         config, plan = self.plan.config, self.plan
-        preprocessing = config.preprocessing
-        simple = preprocessing.packing_strategy == "simple"
+        hashed = config.hashed_form()
+        packing = {name: hashed["preprocessing"][name] for name in ("packing_strategy", "max_packed_len")}
+        simple = packing["packing_strategy"] == "simple"
         return assemble(
             self.root,
             task_keys=[task.key for task in plan.tasks],
             task_inputs=[list(numbers) for numbers in plan.task_inputs],
             inputs=inputs_table(plan, self._records_by_file()),
             columns={"sequence": sequence_dtype(config, self.tokenizer.max_id).name},
-            config=config.hashed_form(),
+            config=hashed,
             config_hash=plan.config_hash,
             plan_hash=plan.plan_hash,
             tokenizer_dir=Path(self.spec.path),
@@ -155,8 +157,8 @@ class Execution:
             template_sha256=self.tokenizer.template_sha256,
             mask_rules=list(mask_rules(config)),
             packing={
-                "strategy": preprocessing.packing_strategy,
-                "max_packed_len": None if simple else preprocessing.max_packed_len,
+                "strategy": packing["packing_strategy"],
+                "max_packed_len": None if simple else packing["max_packed_len"],
             },
             has_loss_mask=config.has_loss_mask,
             position_ids_mode=config.output.position_ids_mode,
@@ -167,21 +169,26 @@ class Execution:
         """Number of the input file -> records read from it."""
         counts: Counter[int] = Counter()
         for task, numbers in zip(self.plan.tasks, self.plan.task_inputs, strict=True):
-            for number, entry in zip(numbers, read_task(self.root, task.key).ranges, strict=False):
+            for number, entry in zip(numbers, read_task(self.root, task.key).ranges, strict=True):
                 counts[number] += entry["records"]
         return counts
 
     def _run_facts(self, backend: str, check: dict, workers: int, notes: dict[str, dict]) -> dict:
         """What run.json tells: everything that may differ between two equal runs."""
         return {
-            "name": self.plan.config.name,
+            "name": self.plan.config.name and _legible(self.plan.config.name),
             "started_unix_s": self.started_s,
             "finished_unix_s": time.time(),
             "workers": workers,
             "backend": backend,
             "backend_check": check,
-            "tokenizer": str(self.spec.path),
-            "inputs": [{"name": file.name, "url": file.url, "version": file.version} for file in self.plan.files],
+            "tokenizer": _legible(str(Path(self.spec.path).absolute())),
+            "inputs": [{"name": f.name, "url": _legible(f.url), "version": f.version} for f in self.plan.files],
             "tasks": {task.key: notes[task.key] for task in self.plan.tasks},
             "versions": {name: version(name) for name in PACKAGES} | {"python": platform.python_version()},
         }
+
+
+def _legible(name: str) -> str:
+    """A path as UTF-8 can hold it; bytes of a name that are no UTF-8 are shown as escapes."""
+    return name.encode("utf-8", "backslashreplace").decode()

@@ -8,6 +8,7 @@ import orjson
 
 from astrai_data.errors import RunError, StoreError
 from astrai_data.run.plan import RunPlan
+from astrai_data.run.reuse import CHANGED, obstacle
 from astrai_data.run.work import WorkFolder
 from astrai_data.store import Manifest, TokenStore, is_temporary, meta_folder
 
@@ -19,7 +20,7 @@ class Occupant:
     """The output folder as found.
 
     manifest: of the finished store, if there is one.
-    input_names: names of that store's inputs.
+    input_names: names of that store's inputs, or of those that a run under way was given.
     config_hash, config: of the work found, finished or not; None in an empty folder.
     notes: task key -> note, of finished tasks.
     under_way: `plan_hash` of a run that was not seen to its end; None if there is none.
@@ -53,7 +54,8 @@ def find_occupant(root: Path, *, replaceable: bool = False) -> Occupant:
         except StoreError:
             if not replaceable:
                 raise
-    return Occupant(None, (), plan.get("config_hash"), plan.get("config", {}), notes, plan.get("plan_hash"))
+    names = tuple(plan.get("inputs", ()))
+    return Occupant(None, names, plan.get("config_hash"), plan.get("config", {}), notes, plan.get("plan_hash"))
 
 
 def _finished_store(root: Path, notes: dict[str, dict], under_way: str | None) -> Occupant:
@@ -75,16 +77,17 @@ def _read_object(path: Path) -> dict:
 
 
 def is_finished(occupant: Occupant, plan: RunPlan) -> bool:
-    """Whether the store that the plan makes is there already, and nothing is left for a run to clear up.
+    """Whether the manifest that the plan makes is there already, and nothing is left for a run to clear up.
 
-    `position_ids_mode` decides no stored byte but the manifest's, so it is in no hash and compared here.
+    The names of inputs and `position_ids_mode` decide no task's bytes, so they are in no hash and compared here.
     """
     manifest = occupant.manifest
     if manifest is None or occupant.under_way == plan.plan_hash:
         return False
-    found = (manifest.plan_hash, manifest.position_ids_mode, manifest.run["path"])
+    found = (manifest.plan_hash, occupant.input_names, manifest.position_ids_mode, manifest.run["path"])
     return found == (
         plan.plan_hash,
+        tuple(file.name for file in plan.files),
         plan.config.output.position_ids_mode,
         f"{meta_folder(plan.plan_hash)}/run.json",  # elsewhere while a run replaces the store by one of equal plan
     )
@@ -95,22 +98,42 @@ def check_may_go_on(root: Path, occupant: Occupant, plan: RunPlan, *, update: bo
     if overwrite or occupant.config_hash is None:
         return
     if occupant.config_hash != plan.config_hash:
+        kind = "a store" if occupant.manifest else "unfinished work"
         raise RunError(
-            "the output folder holds a store of another configuration",
+            f"the output folder holds {kind} of another configuration",
             where=root,
             got="; ".join(_differences(occupant.config, plan.config.hashed_form())) or "another tokenizer or template",
             wanted="the configuration and tokenizer that it was begun with",
-            hint="choose another output folder, or replace the store with --overwrite",
+            hint=f"choose another output folder, or replace the {kind.split()[-1]} with --overwrite",
         )
-    if occupant.manifest is None or occupant.manifest.plan_hash == plan.plan_hash:
+    if occupant.manifest is None or occupant.manifest.plan_hash != plan.plan_hash:
+        _check_inputs(root, occupant, plan, update=update)
+    elif not update and _has_changed(root, occupant, plan):
+        raise _other_inputs(root, "files whose content has changed", update=False)
+
+
+def _check_inputs(root: Path, occupant: Occupant, plan: RunPlan, *, update: bool) -> None:
+    """A finished store takes more inputs only on request; neither it nor unfinished work gives any up."""
+    names = [file.name for file in plan.files]
+    if missing := sorted(Counter(occupant.input_names) - Counter(names)):
+        raise _other_inputs(root, f"without {_shortened(missing)}", update=update)
+    if occupant.manifest is None or update:
         return
-    missing = Counter(occupant.input_names) - Counter(file.name for file in plan.files)
-    if missing:
-        raise _other_inputs(root, f"without {_shortened(sorted(missing))}", "the full list of inputs, with --update")
-    if not update:
-        added = sorted(Counter(file.name for file in plan.files) - Counter(occupant.input_names))
-        found = f"new: {_shortened(added)}" if added else "files whose content has changed"
-        raise _other_inputs(root, found, "the inputs it was made from")
+    if added := sorted(Counter(names) - Counter(occupant.input_names)):
+        raise _other_inputs(root, f"new: {_shortened(added)}", update=update)
+    reordered = tuple(names) != occupant.input_names
+    found = "the same inputs in another order" if reordered else "files whose content has changed"
+    raise _other_inputs(root, found, update=update)
+
+
+def _has_changed(root: Path, occupant: Occupant, plan: RunPlan) -> bool:
+    """Whether an input has changed where its fingerprint does not look."""
+    return any(obstacle(root, task, occupant.notes.get(task.key)) == CHANGED for task in plan.tasks)
+
+
+def is_whole(root: Path, occupant: Occupant, plan: RunPlan) -> bool:
+    """Whether every task of the store stands as running it now would make it."""
+    return all(obstacle(root, task, occupant.notes.get(task.key)) is None for task in plan.tasks)
 
 
 def _refuse_foreign(root: Path) -> None:
@@ -128,13 +151,14 @@ def _refuse_foreign(root: Path) -> None:
         )
 
 
-def _other_inputs(root: Path, got: str, wanted: str) -> RunError:
+def _other_inputs(root: Path, got: str, *, update: bool) -> RunError:
+    more = "" if update else "; with --update, more or changed ones may be among them"
     return RunError(
         "the store in the output folder was made from other inputs",
         where=root,
         got=got,
-        wanted=wanted,
-        hint="add --update to read what is new, or --overwrite to make the store anew",
+        wanted=f"all the inputs it was made from{more}",
+        hint="give the full list of inputs" + ("" if update else " with --update") + ", or --overwrite to begin anew",
     )
 
 

@@ -39,7 +39,7 @@ def check_outcome(root: Path, plan: RunPlan, ledger: Ledger) -> None:
             where=root,
             got=_reasons(root, plan, ledger) or "no records at all: the inputs are empty",
             wanted="at least one document",
-            hint=_hint(plan.config),
+            hint=_hint(plan.config, rejected),
         )
 
 
@@ -70,6 +70,8 @@ def _rejects(root: Path, plan: RunPlan, reason: str) -> Iterator[str]:
                     yield f"{name} at {entry['position']}: {entry['message']} ({raw!r})"
 
 
-def _hint(config: PipelineConfig) -> str:
+def _hint(config: PipelineConfig, rejected: int) -> str:
+    if rejected:
+        return "mend what the reasons name; `astrai mask FILE -c PIPELINE` shows one record at a time"
     fields = ", ".join(repr(section.field) for section in config.input.sections or [])
     return f"the pipeline reads {fields}: look whether the records have it, and at the filters in `preprocessing`"

@@ -5,6 +5,7 @@ A kill at any moment loses only the tasks in flight: the same command goes on an
 
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,9 +15,10 @@ from astrai_data.config import PipelineConfig, TokenizerSpec
 from astrai_data.errors import PipelineConfigError, RunError
 from astrai_data.run.execution import Execution, Progress
 from astrai_data.run.lease import Lease, has_dead_lock
-from astrai_data.run.occupant import check_may_go_on, find_occupant, is_finished
+from astrai_data.run.occupant import check_may_go_on, find_occupant, is_finished, is_whole
 from astrai_data.run.plan import RunPlan, make_plan, with_inputs
 from astrai_data.run.system_errors import told_plainly
+from astrai_data.run.task import sequence_dtype
 from astrai_data.store import Manifest
 from astrai_data.tokenizer import Tokenizer
 
@@ -40,18 +42,21 @@ class Pipeline:
         output: str | os.PathLike[str],
         tokenizer: str | os.PathLike[str] | None = None,
     ) -> None:
+        inputs = [inputs] if isinstance(inputs, str | os.PathLike) else inputs
         self.config = with_inputs(config, [os.fspath(path) for path in inputs])
         self.root = _local(os.fspath(output))
         self._tokenizer = os.fspath(tokenizer) if tokenizer is not None else None
 
-    def plan(self) -> RunPlan:
-        """What the run would do; reads the inputs' edges, writes nothing.
+    def plan(self, *, update: bool = False, overwrite: bool = False) -> RunPlan:
+        """What the run would do; reads the inputs' edges and the output folder, writes nothing.
 
         Raises:
-            PipelineConfigError, TokenizerError, InputError: what a run would fail on before its first task.
+            AstraiError: what a run would fail on before its first task.
         """
         with told_plainly(self.root):
-            return self._prepare()[1]
+            plan = self._prepare()[1]
+            self._finished(plan, update=update, overwrite=overwrite)
+            return plan
 
     def run(
         self,
@@ -99,7 +104,7 @@ class Pipeline:
         """The manifest, if the store is there already; raises unless the plan may go on in the output folder."""
         occupant = find_occupant(self.root, replaceable=overwrite)
         check_may_go_on(self.root, occupant, plan, update=update, overwrite=overwrite)
-        if overwrite or not is_finished(occupant, plan):
+        if overwrite or not is_finished(occupant, plan) or not is_whole(self.root, occupant, plan):
             return None
         return occupant.manifest
 
@@ -123,7 +128,26 @@ class Pipeline:
         tokenizer = Tokenizer.from_pretrained(self.tokenizer_spec.path)
         for warning in Builder(self.config, tokenizer).warnings:
             logger.warning(warning)
-        return tokenizer, make_plan(self.config, tokenizer)
+        sequence_dtype(self.config, tokenizer.max_id)
+        plan = make_plan(self.config, tokenizer)
+        _check_inside(self.root, plan)
+        return tokenizer, plan
+
+
+def _check_inside(root: Path, plan: RunPlan) -> None:
+    """The output may lie in a folder of inputs, but its own files are no inputs; a file given twice is told."""
+    inside = [file.url for file in plan.files if Path(file.url).is_relative_to(root.absolute())]
+    if inside:
+        raise RunError(
+            "inputs lie inside the output folder",
+            where=root,
+            got=inside[0],
+            wanted="inputs outside of it",
+            hint="choose an -o beside the inputs, or name the inputs by a narrower folder or glob",
+        )
+    repeated = [url for url, count in Counter(file.url for file in plan.files).items() if count > 1]
+    if repeated:
+        logger.warning("given more than once, and read as often: %s", ", ".join(repeated[:3]))
 
 
 @contextmanager

@@ -32,7 +32,8 @@ class TaskReader:
     """Iterates over the records of a task's ranges, in order.
 
     Attributes:
-        ranges: what `task.json` tells of each range read so far: size, begin, end, records, xxh3_128.
+        ranges: what `task.json` tells of each range: size, begin, end, records (see `count_records`), xxh3_128 (None
+            until it was read to its end).
     """
 
     def __init__(
@@ -45,7 +46,10 @@ class TaskReader:
     ) -> None:
         self._spans, self._fields = ranges, fields
         self._limits = {"max_record_bytes": max_record_bytes, "allow_damaged": allow_damaged}
-        self.ranges: list[dict] = []
+        self.ranges: list[dict] = [
+            {"size": file.size, "begin": span.begin, "end": span.end, "records": 0, "xxh3_128": None}
+            for file, span in ranges
+        ]
 
     def __iter__(self) -> Iterator[TaskBatch]:
         held: list[TaskBatch] = []
@@ -61,15 +65,20 @@ class TaskReader:
 
     def _chunks(self) -> Iterator[TaskBatch]:
         for ordinal, (file, span) in enumerate(self._spans):
-            entry = {"size": file.size, "begin": span.begin, "end": span.end, "records": 0, "xxh3_128": None}
-            self.ranges.append(entry)
             reader = RangeReader(file, span.begin, span.end, self._fields, **self._limits)
             for chunk in reader:
-                entry["records"] += chunk.columns.num_rows + len(chunk.rejects)
                 numbers = pa.array(np.full(chunk.columns.num_rows, ordinal, np.int32))
                 columns = chunk.columns.add_column(0, "input", numbers)
                 yield TaskBatch(columns, [(ordinal, reject) for reject in chunk.rejects], file.domain)
-            entry["xxh3_128"] = reader.content_hash
+            self.ranges[ordinal]["xxh3_128"] = reader.content_hash
+
+
+def count_records(ranges: list[dict], batch: TaskBatch) -> None:
+    """Add the records of a batch that is used to the `records` of their ranges."""
+    rejected = np.array([ordinal for ordinal, _ in batch.rejects], np.int64)
+    counts = np.bincount(batch.columns.column("input").to_numpy(), minlength=len(ranges))
+    for ordinal, count in enumerate((counts + np.bincount(rejected, minlength=len(ranges))).tolist()):
+        ranges[ordinal]["records"] += count
 
 
 def split_batch(batch: TaskBatch, num_records: int) -> tuple[TaskBatch, TaskBatch]:

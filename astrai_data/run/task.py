@@ -16,11 +16,12 @@ import xxhash
 
 from astrai_data.build import Builder, DocumentBatch
 from astrai_data.config import PipelineConfig
+from astrai_data.errors import PipelineConfigError
 from astrai_data.ledger import Ledger
 from astrai_data.pack import Plan, Segments, gather, plan
 from astrai_data.ragged import Ragged
 from astrai_data.records import InputFile, InputRange
-from astrai_data.run.reading import TaskBatch, TaskReader, split_batch
+from astrai_data.run.reading import TaskBatch, TaskReader, count_records, split_batch
 from astrai_data.run.task_documents import TaskDocuments
 from astrai_data.run.task_rejects import TaskRejects, refused_record
 from astrai_data.run.windows import Window, WindowColumns, Windows
@@ -69,10 +70,22 @@ class TaskRunner:
 
 
 def sequence_dtype(config: PipelineConfig, max_id: int) -> np.dtype:
-    """The dtype of stored token ids: as configured, else uint16 where the largest id fits, else int32."""
+    """The dtype of stored token ids: as configured, else uint16 where the largest id fits, else int32.
+
+    Raises:
+        PipelineConfigError: the configured dtype does not hold every id of the tokenizer.
+    """
     name = config.dtype_of("sequence")
-    smallest = np.uint16 if max_id <= np.iinfo(np.uint16).max else np.int32
-    return np.dtype(smallest if name == "auto" else name)
+    fitting = "uint16" if max_id <= np.iinfo(np.uint16).max else "int32"
+    dtype = np.dtype(fitting if name == "auto" else name)
+    if max_id > np.iinfo(dtype).max:
+        raise PipelineConfigError(
+            "the token ids do not fit the data type",
+            where="output.dtype.sequence",
+            got=f"{name} (up to {np.iinfo(dtype).max:,}), largest id {max_id:,}",
+            wanted=f"auto, or {fitting} or wider",
+        )
+    return dtype
 
 
 class _Task:
@@ -97,6 +110,7 @@ class _Task:
         )
         with closing(self.documents), closing(self.rejects):
             for batch in self._within_limit(reader):
+                count_records(reader.ranges, batch)
                 for window in self.windows.add(self._build(batch)):
                     self._write(window)
             for window in self.windows.rest():

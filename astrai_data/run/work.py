@@ -24,7 +24,7 @@ class WorkFolder:
         return _read(self._path / "plan.json")
 
     def write_plan(self, plan: dict) -> None:
-        """Say what is being worked on: at least `config_hash`, `plan_hash` and `config`."""
+        """Say what is being worked on: `config_hash`, `plan_hash`, `config` and the names of the `inputs`."""
         write_bytes(self._path / "plan.json", json.dumps(plan).encode())
 
     def note_done(self, spec: TaskSpec, backend: str) -> None:
@@ -46,7 +46,7 @@ class WorkFolder:
 
 def done_note(spec: TaskSpec, backend: str) -> dict:
     """What is remembered of a finished task beside the store: the backend, and the version of each file it read."""
-    return {"backend": backend, "versions": [[file.url, file.version] for file, _ in spec.ranges]}
+    return {"backend": backend, "versions": [file.version for file, _ in spec.ranges]}
 
 
 def _read(path: Path) -> dict | None:

@@ -1,7 +1,8 @@
 from astrai_data.tokenizer.chat import EncodedChat
 from astrai_data.tokenizer.chat_template import ChatTemplate
 from astrai_data.tokenizer.conversation import ChatRefusal
-from astrai_data.tokenizer.tokenizer import Tokenizer, TokenizerStateError
+from astrai_data.tokenizer.template_set import TokenizerStateError
+from astrai_data.tokenizer.tokenizer import Tokenizer
 from astrai_data.tokenizer.training import train_tokenizer
 from astrai_data.tokenizer.verification import check_backend, choose_backend
 

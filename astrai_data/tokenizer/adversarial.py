@@ -21,16 +21,18 @@ _RUNS = ["a", " ", "\n", "1", "=", "\u00e9", "\u6f22", "ab", "\U0001f642", "\r\n
 _RUN_LETTERS = 2_000
 _NUM_MIXED = 256
 _NUM_ADDED = 32
+_FULL_WIDTH = {point: point + 0xFEE0 for point in range(0x21, 0x7F)}
 
 
 def adversarial_texts(vocabulary: Vocabulary) -> list[str]:
-    """The same strings every time for one vocabulary: alone, around its added tokens, in long runs, and mixed."""
+    """The same strings every time for one vocabulary: alone, around and near added tokens, in long runs, mixed."""
     added = [token.content for token in vocabulary.added]
     some = added[:_NUM_ADDED]
     around = [f"{a}{token}{b}" for token in some for a, b in (("", ""), ("a", "b"), (" ", " "), ("\n", "\n"))]
+    folded = [form for token in some for form in (token.upper(), token.lower(), token.translate(_FULL_WIDTH))]
     broken = [token[:cut] for token in some for cut in (1, -1)]
     random = np.random.default_rng(0)
     pool = np.array([*_UNITS, *some], object)
     mixed = ["".join(random.choice(pool, size)) for size in random.integers(1, 24, _NUM_MIXED)]
     runs = [(unit * _RUN_LETTERS)[:_RUN_LETTERS] for unit in _RUNS]
-    return ["", *_UNITS, *around, *broken, *runs, *mixed, "".join(added)]
+    return ["", *_UNITS, *around, *folded, *broken, *runs, *mixed, "".join(added)]

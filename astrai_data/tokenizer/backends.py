@@ -7,18 +7,19 @@ from the JSON text, never from a path, and both know special-token strings as to
 """
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from functools import cached_property
 from itertools import chain
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 import tokenizers as tk
 
 from astrai_data.errors import TokenizerError
 from astrai_data.ragged import Ragged, offsets_of
+from astrai_data.tokenizer.choices import check_choice
 
 SpecialTokens = Literal["parse", "text"]
+SPECIAL_TOKENS_CHOICES: tuple[SpecialTokens, ...] = get_args(SpecialTokens)
 
 
 class Backend(Protocol):
@@ -95,11 +96,8 @@ def check_backend_name(name: str) -> str:
     Raises:
         TokenizerError: it is not; the nearest known name is in the hint.
     """
-    if name in _BACKENDS:
-        return name
-    near = get_close_matches(str(name), BACKEND_NAMES, 1)
-    hint = f"did you mean {near[0]!r}?" if near else None
-    raise TokenizerError("unknown tokenizer backend", got=repr(name), wanted=" or ".join(BACKEND_NAMES), hint=hint)
+    check_choice("tokenizer backend", name, BACKEND_NAMES)
+    return name
 
 
 def open_backend(name: str, tokenizer_json: str) -> Backend:

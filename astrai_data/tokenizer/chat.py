@@ -6,18 +6,23 @@ meant is refused alone, with the reason. Rendering by the template is where the 
 """
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 import numpy as np
 
 from astrai_data.errors import TokenizerError
 from astrai_data.tokenizer.alignment import Aligner, Encoded
+from astrai_data.tokenizer.backends import SPECIAL_TOKENS_CHOICES
 from astrai_data.tokenizer.chat_template import ChatTemplate
+from astrai_data.tokenizer.choices import check_choice
 from astrai_data.tokenizer.conversation import ChatRefusal, ChatRefusedError, clean_conversation
 from astrai_data.tokenizer.spans import Render, Span
 from astrai_data.tokenizer.special_text import SpecialStrings, check_stand_ins, encode_shielded
 
-_CHOICES = {"scope": ("completion", "message"), "train_on": ("all", "last"), "special_tokens": ("text", "parse")}
+_CHOICES = {
+    "scope": ("completion", "message"),
+    "train_on": ("all", "last"),
+    "special_tokens": SPECIAL_TOKENS_CHOICES,
+}
 
 
 @dataclass(frozen=True)
@@ -61,11 +66,7 @@ class ChatOptions:
 
     def __post_init__(self) -> None:
         for name, known in _CHOICES.items():
-            value = getattr(self, name)
-            if value not in known:
-                near = get_close_matches(str(value), known, 1)
-                hint = f"did you mean {near[0]!r}?" if near else None
-                raise TokenizerError(f"unknown {name}", got=repr(value), wanted=" or ".join(known), hint=hint)
+            check_choice(name, getattr(self, name), known)
 
 
 @dataclass
@@ -132,12 +133,18 @@ class ChatEncoder:
 
         return check_stand_ins(self.strings, text, render_with)
 
-    def _encode_plain(self, chats: list[RenderedChat]) -> list[EncodedChat]:
+    def _encode_plain(self, chats: list[RenderedChat]) -> list[EncodedChat | ChatRefusal]:
         if not chats:
             return []
         encoded = self.aligner.encode([chat.text for chat in chats], "parse")
-        spans = _locate(encoded, chats)
-        return [self._finish(chat, *row) for chat, row in zip(chats, zip(encoded.ids, spans, strict=True), strict=True)]
+        rows = zip(chats, encoded.ids, _locate(encoded, chats), strict=True)
+        if self.options.special_tokens == "parse" or self.strings.are_exact:
+            return [self._finish(*row) for row in rows]
+        return [self._or_refusal(self._finish_checked, *row) for row in rows]
+
+    def _finish_checked(self, chat: RenderedChat, ids: np.ndarray, spans: np.ndarray) -> EncodedChat:
+        self.strings.check_spelled(chat.text, ids)
+        return self._finish(chat, ids, spans)
 
     def _encode_shielded(self, chat: RenderedChat) -> EncodedChat:
         encoded = encode_shielded(self.aligner.encode, self.strings, chat.shielded)
@@ -151,9 +158,9 @@ class ChatEncoder:
         return EncodedChat(np.concatenate((np.array([bos], np.int32), ids)), spans, 1, chat.text)
 
     @staticmethod
-    def _or_refusal(act, argument):
+    def _or_refusal(act, *arguments):
         try:
-            return act(argument)
+            return act(*arguments)
         except ChatRefusedError as error:
             return error.refusal
 

@@ -13,15 +13,18 @@ from astrai_data.errors import TokenizerError
 from astrai_data.ragged import Ragged
 from astrai_data.tokenizer.alignment import Aligner
 from astrai_data.tokenizer.backends import (
+    SPECIAL_TOKENS_CHOICES,
     Backend,
     SpecialTokens,
     TokenizersBackend,
     check_backend_name,
     open_backend,
 )
+from astrai_data.tokenizer.choices import check_choice
+from astrai_data.tokenizer.controls import Controls
 from astrai_data.tokenizer.decoding import build_token_bytes, check_ids, decode_rows, drop_special
 from astrai_data.tokenizer.special_text import SpecialStrings
-from astrai_data.tokenizer.vocabulary import Vocabulary, parse_definition
+from astrai_data.tokenizer.vocabulary import Vocabulary, hash_ids, parse_definition
 
 _PROBES = ("a", "", "A b", "\n", "1 2 3", "é漢🙂")
 
@@ -31,21 +34,31 @@ class Codec:
 
     Attributes:
         tokenizer_json: the text as it was.
+        special_tokens: the token map, attribute name -> token string.
         backend_name: `tokenizers` or `fastokens`.
-        vocabulary: what the text says about tokens.
     """
 
-    def __init__(self, tokenizer_json: str, backend_name: str) -> None:
-        self.tokenizer_json = tokenizer_json
+    def __init__(self, tokenizer_json: str, special_tokens: dict[str, str], backend_name: str) -> None:
+        self.tokenizer_json, self.special_tokens = tokenizer_json, special_tokens
         self.backend_name = check_backend_name(backend_name)
 
     def __reduce__(self):
-        return Codec, (self.tokenizer_json, self.backend_name)
+        return Codec, (self.tokenizer_json, self.special_tokens, self.backend_name)
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """Token strings and ids."""
-        return Vocabulary.from_definition(parse_definition(self.tokenizer_json))
+        return Vocabulary.from_definition(self._definition, self.special_tokens)
+
+    @property
+    def missing_tokens(self) -> dict[str, str]:
+        """What of the token map is not in the vocabulary, and so counts as absent: attribute name -> token string."""
+        return {name: token for name, token in self.special_tokens.items() if token not in self.vocabulary.ids}
+
+    @cached_property
+    def ids_sha256(self) -> str:
+        """What decides the ids, as one hash: `tokenizer.json` without padding and truncation, and the token map."""
+        return hash_ids(parse_definition(self.tokenizer_json), self.special_tokens)
 
     @cached_property
     def backend(self) -> Backend:
@@ -60,13 +73,26 @@ class Codec:
         return TokenizersBackend(self._clean_json)
 
     @property
+    def _definition(self) -> dict:
+        return parse_definition(self.tokenizer_json, self.special_tokens.values())
+
+    @property
     def _clean_json(self) -> str:
-        return orjson.dumps(parse_definition(self.tokenizer_json)).decode()
+        return orjson.dumps(self._definition).decode()
+
+    @cached_property
+    def controls(self) -> Controls:
+        """The ids that plain text may not become."""
+        return Controls({token_id: token for token, token_id in self.vocabulary.control_ids.items()})
 
     @cached_property
     def strings(self) -> SpecialStrings:
-        """The special tokens as strings in text."""
-        return SpecialStrings(self.vocabulary)
+        """The special tokens as strings in text: those that text is parsed into, which a named token need not be."""
+        vocabulary = self.vocabulary
+        ids = vocabulary.special_ids | vocabulary.control_ids
+        alone = zip(ids.items(), self.encode_batch(list(ids), "parse"), strict=True)
+        parsed = {token: token_id for (token, token_id), row in alone if token and token_id in row}
+        return SpecialStrings(parsed, self.controls, vocabulary.moves_borders, vocabulary.keeps_bytes)
 
     @cached_property
     def token_bytes(self) -> Ragged:
@@ -84,6 +110,16 @@ class Codec:
         """Encodes texts so that places in them can be found again."""
         lengths = self.token_bytes.lengths if self.vocabulary.keeps_bytes else None
         return Aligner(self.backend, lambda: self.truth, lengths)
+
+    @property
+    def post_prefix(self) -> tuple[int, ...]:
+        """The ids that the post-processor would put in front of one sequence."""
+        return self.post_affixes[0]
+
+    @property
+    def post_suffix(self) -> tuple[int, ...]:
+        """The ids that the post-processor would put behind one sequence."""
+        return self.post_affixes[1]
 
     @cached_property
     def post_affixes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -111,17 +147,23 @@ class Codec:
         return tuple(prefix), tuple(suffix)
 
     def encode_batch(self, texts: list[str], special_tokens: SpecialTokens) -> Ragged:
-        """int32 ids, one row a text.
+        """int32 ids, one row a text; not yet checked for control tokens.
 
         Raises:
-            TokenizerError: a text is no string, or holds half a character (a lone surrogate).
+            TokenizerError: an unknown choice; a text is no string, or holds half a character (a lone surrogate).
         """
+        check_choice("special_tokens", special_tokens, SPECIAL_TOKENS_CHOICES)
         try:
             return self.backend.encode_batch(texts, special_tokens)
         except (TypeError, UnicodeEncodeError) as error:
             bad = next((text for text in texts if not _is_text(text)), None)
             got = repr(bad)[:80]
             raise TokenizerError("a text cannot be encoded", got=got, wanted="strings of whole characters") from error
+
+    def encode_texts(self, texts: list[str], special_tokens: SpecialTokens) -> tuple[Ragged, dict[int, str]]:
+        """`encode_batch`, and the rows in which plain text became a control token: emptied, row number -> why."""
+        rows = self.encode_batch(texts, special_tokens)
+        return self.controls.refuse(rows) if special_tokens == "text" else (rows, {})
 
     def encode(self, text: str | list, out_ids: bool, is_pretokenized: bool, add_special_tokens: bool) -> list:
         """One text or a list of them, as Python lists of ids or token strings; see `Tokenizer.encode`."""

@@ -48,7 +48,8 @@ def read_files(directory: Path) -> TokenizerFiles:
         TokenizerError: a file is not what it should be.
     """
     path = directory / TOKENIZER_FILE
-    if not path.is_file():
+    tokenizer_json = _read_text(path)
+    if tokenizer_json is None:
         raise TokenizerNotFoundError(
             "no tokenizer found",
             where=path,
@@ -57,7 +58,7 @@ def read_files(directory: Path) -> TokenizerFiles:
         )
     config = _read_object(directory / CONFIG_FILE)
     return TokenizerFiles(
-        tokenizer_json=path.read_text(encoding="utf-8"),
+        tokenizer_json=tokenizer_json,
         config=config,
         special_tokens=_read_special_tokens(directory, config),
         templates=_read_templates(directory, config),
@@ -84,12 +85,28 @@ def _template_field(files: TokenizerFiles) -> str | list[dict[str, str]] | None:
     return [{"name": name, "template": text} for name, text in files.templates.items()]
 
 
+def _read_text(path: Path) -> str | None:
+    """The text of a file; None if there is none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise TokenizerError("a tokenizer file cannot be read", where=path, got=error.strerror or error) from error
+    except UnicodeDecodeError as error:
+        raise TokenizerError("a tokenizer file is not UTF-8", where=path, got=error) from error
+
+
 def _read_object(path: Path) -> dict:
-    if not path.is_file():
+    text = _read_text(path)
+    if text is None:
         return {}
     try:
-        value = json.loads(path.read_text(encoding="utf-8-sig"))
-    except ValueError as error:
+        value = json.loads(text.removeprefix("\ufeff"))
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise TokenizerError("a tokenizer file holds half a character", where=path, got=error) from error
+    except (ValueError, RecursionError) as error:
         raise TokenizerError("a tokenizer file is not JSON", where=path, got=error) from error
     if not isinstance(value, dict):
         got = type(value).__name__
@@ -128,10 +145,8 @@ def _token_string(value: object) -> str | None:
 
 def _read_templates(directory: Path, config: dict) -> dict[str, str]:
     templates = _named_templates(config.get("chat_template"), directory / CONFIG_FILE)
-    path = directory / TEMPLATE_FILE
-    if path.is_file():
-        templates[DEFAULT_TEMPLATE] = path.read_text(encoding="utf-8")
-    return templates
+    text = _read_text(directory / TEMPLATE_FILE)
+    return templates if text is None else {**templates, DEFAULT_TEMPLATE: text}
 
 
 def _named_templates(value: object, where: Path) -> dict[str, str]:

@@ -7,10 +7,14 @@ rendered again, and the two kinds can be told apart:
     content "a<|im_end|>b"  ->  "aXb"  ->  "<|im_start|>user\naXb<|im_end|>\n"
                             ->  [<|im_start|>] "user\na<|im_end|>b" [<|im_end|>] "\n"
 
-Chunks between the template's tokens are encoded with special tokens as text. Two checks make it safe, else the
+Chunks between the template's tokens are encoded with special tokens as text. Three checks make it safe, else the
 conversation is refused: putting the strings back must give the ordinary render (the template did not look into the
-content), and encoding by chunks must equal encoding whole for the render with stand-ins (this tokenizer does not look
-across a special token).
+content); encoding by chunks must equal encoding whole for the render with stand-ins (this tokenizer does not look
+across a special token); and no chunk may hold a control token (the model does not know it as an ordinary piece).
+
+A tokenizer that changes the text may make a special token of something spelled otherwise (`<|EOS|>`, lower-cased).
+There each render without special strings in its messages is checked too: its control tokens must be those that it
+spells out, which are the template's.
 """
 
 import re
@@ -23,8 +27,8 @@ import numpy as np
 from astrai_data.ragged import Ragged
 from astrai_data.tokenizer.alignment import Encoded
 from astrai_data.tokenizer.backends import SpecialTokens
+from astrai_data.tokenizer.controls import Controls
 from astrai_data.tokenizer.conversation import ChatRefusedError
-from astrai_data.tokenizer.vocabulary import Vocabulary
 
 Encode = Callable[[list[str], SpecialTokens], Encoded]
 
@@ -35,14 +39,24 @@ _NUM_STAND_INS = 0xFFFD
 
 @dataclass(frozen=True)
 class SpecialStrings:
-    """The special tokens of one vocabulary, as strings that may occur in text."""
+    """The special tokens of one vocabulary, as strings that may occur in text.
 
-    vocabulary: Vocabulary
+    Attributes:
+        ids: the strings that are parsed as tokens -> id.
+        controls: the ids that plain text may not become.
+        move_borders: some special token takes white space along or wants whole words.
+        are_exact: nothing but its own string becomes a special token.
+    """
+
+    ids: dict[str, int]
+    controls: Controls
+    move_borders: bool
+    are_exact: bool
 
     @cached_property
     def _ordered(self) -> list[str]:
         # Longest first, as the libraries match.
-        return sorted(filter(None, self.vocabulary.special_ids), key=len, reverse=True)
+        return sorted(self.ids, key=len, reverse=True)
 
     @cached_property
     def _pattern(self) -> re.Pattern:
@@ -52,11 +66,6 @@ class SpecialStrings:
     def _openings(self) -> list[str]:
         """The first two letters of the strings: looking for these is a fast way to find that none is there."""
         return sorted({string[:2] for string in self._ordered})
-
-    @cached_property
-    def moves_borders(self) -> bool:
-        """Whether some special token takes white space along or wants whole words."""
-        return any(token.special and token.moves_borders for token in self.vocabulary.added)
 
     def occurs_in(self, messages: list[dict]) -> bool:
         """Whether any special string stands anywhere in the messages."""
@@ -103,6 +112,19 @@ class SpecialStrings:
         """Plain chunks at even places, special strings at odd ones."""
         return self._pattern.split(text)
 
+    def check_spelled(self, text: str, ids: np.ndarray) -> None:
+        """Check that the control tokens among `ids` (int32 [n]) are those whose strings stand in `text`.
+
+        Needed where strings are not exact.
+
+        Raises:
+            ChatRefusedError: `special_token_in_content`.
+        """
+        found = ids[self.controls.find(ids)].tolist()
+        spelled = [self.ids[string] for string in self.split(text)[1::2]]
+        if found != [token_id for token_id in spelled if token_id in self.controls.strings]:
+            raise _refused("this tokenizer makes special tokens of text that is spelled otherwise")
+
 
 def check_stand_ins(strings: SpecialStrings, text: str, render_with: Callable[[Callable], str]) -> str:
     """The render with stand-ins, by `render_with(replace)`, once it is known that it can be trusted.
@@ -110,7 +132,7 @@ def check_stand_ins(strings: SpecialStrings, text: str, render_with: Callable[[C
     Raises:
         ChatRefusedError: `special_token_in_content`.
     """
-    if strings.moves_borders:
+    if strings.move_borders:
         raise _refused("a special token of this tokenizer takes white space along")
     if strings.has_stand_ins(text):
         raise _refused("the text holds the private-use characters that would stand in for it")
@@ -141,10 +163,12 @@ def encode_shielded(encode: Encode, strings: SpecialStrings, shielded: str) -> E
 
 def _join(encode: Encode, strings: SpecialStrings, parts: list[str]) -> Encoded:
     encoded = encode(parts[::2], "text")
+    for token_id in encoded.ids.flat[strings.controls.find(encoded.ids.flat)][:1].tolist():
+        raise _refused(strings.controls.describe(token_id))
     ids, begins, at = [], [], 0
     for place, part in enumerate(parts):
         if place % 2:
-            ids.append(np.array([strings.vocabulary.special_ids[part]], np.int32))
+            ids.append(np.array([strings.ids[part]], np.int32))
             begins.append(np.array([at], np.int64))
         else:
             ids.append(encoded.ids[place // 2])

@@ -5,10 +5,15 @@ from dataclasses import dataclass, field, replace
 
 import orjson
 
+from astrai_data.errors import TokenizerError
 from astrai_data.tokenizer.chat_template import ChatTemplate
 from astrai_data.tokenizer.files import DEFAULT_TEMPLATE
 
 _TOOL_TEMPLATE = "tool_use"
+
+
+class TokenizerStateError(TokenizerError, RuntimeError):
+    """Something was asked of a tokenizer that has not been loaded, or has no chat template."""
 
 
 @dataclass
@@ -65,6 +70,19 @@ class TemplateSet:
             self._ready[template.name] = ready
         return self._ready[template.name]
 
+    def require(self, tools: list | None) -> ChatTemplate:
+        """`choose`, for where a template is needed.
+
+        Raises:
+            TokenizerStateError: there is none.
+        """
+        template = self.choose(tools)
+        if template is None:
+            hint = "set tokenizer.chat_template, or put chat_template into tokenizer_config.json"
+            raise TokenizerStateError("the tokenizer has no chat template", hint=hint)
+        return template
+
+    @property
     def sha256(self) -> str:
         """SHA-256 of the template's text; of nothing if there is none; of a JSON map if there are several."""
         texts = self.texts

@@ -6,26 +6,21 @@ text of its files and opens its backend again on the other side.
 """
 
 from dataclasses import replace
-from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
 
-from astrai_data.errors import TokenizerError
 from astrai_data.ragged import Ragged
 from astrai_data.tokenizer.backends import SpecialTokens
 from astrai_data.tokenizer.chat import ChatEncoder, ChatOptions, EncodedChat, accepted, apply_to_all
 from astrai_data.tokenizer.chat_template import TEMPLATE_DATE, ChatTemplate
 from astrai_data.tokenizer.codec import Codec
+from astrai_data.tokenizer.controls import raise_refused
 from astrai_data.tokenizer.conversation import ChatRefusal
 from astrai_data.tokenizer.files import TokenizerFiles, read_files, write_files
 from astrai_data.tokenizer.special_names import find_stop_tokens, look_up
-from astrai_data.tokenizer.template_set import TemplateSet
-from astrai_data.tokenizer.vocabulary import hash_ids, parse_definition
-
-
-class TokenizerStateError(TokenizerError, RuntimeError):
-    """Something was asked of a tokenizer that has not been loaded, or has no chat template."""
+from astrai_data.tokenizer.template_set import TemplateSet, TokenizerStateError
 
 
 class Tokenizer:
@@ -72,10 +67,10 @@ class Tokenizer:
 
     def _fill(self, files: TokenizerFiles, backend: str) -> None:
         self._files = files
-        self._templates = TemplateSet.from_texts(files.templates, files.special_tokens)
-        self._codec = Codec(files.tokenizer_json, backend) if files.tokenizer_json else None
+        self._codec = Codec(files.tokenizer_json, files.special_tokens, backend) if files.tokenizer_json else None
         if self._codec is not None:
             _ = self._codec.vocabulary, self._codec.backend  # a tokenizer that cannot be used fails here
+        self._templates = TemplateSet.from_texts(files.templates, self.special_tokens)
 
     def save_pretrained(self, directory: str | Path) -> None:
         """Write `tokenizer.json` and `tokenizer_config.json`; what else the latter held is kept."""
@@ -85,7 +80,7 @@ class Tokenizer:
     def with_backend(self, name: str) -> "Tokenizer":
         """The same tokenizer over another backend."""
         other = self.from_files(self._files, name)
-        other._templates = TemplateSet(dict(self._templates.templates), self._files.special_tokens)
+        other._templates = TemplateSet(dict(self._templates.templates), self.special_tokens)
         return other
 
     def __getattr__(self, name: str):
@@ -96,8 +91,7 @@ class Tokenizer:
     @property
     def _loaded(self) -> Codec:
         if self._codec is None:
-            hint = "use Tokenizer.from_pretrained(DIRECTORY)"
-            raise TokenizerStateError("the tokenizer has not been loaded", hint=hint)
+            raise TokenizerStateError("the tokenizer has not been loaded", hint="use Tokenizer.from_pretrained(DIR)")
         return self._codec
 
     @property
@@ -107,40 +101,22 @@ class Tokenizer:
     def __len__(self) -> int:
         return len(self._ids)
 
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens, added ones included; 0 before loading."""
-        return len(self)
-
-    @property
-    def max_id(self) -> int:
-        """The largest id."""
-        return self._loaded.vocabulary.max_id
-
-    @property
-    def backend(self) -> str:
-        """The backend's name."""
-        return self._loaded.backend_name
-
-    @property
-    def is_byte_level(self) -> bool:
-        """Whether every token stands for fixed bytes."""
-        return self._loaded.vocabulary.is_byte_level
-
-    @property
-    def has_normalizer(self) -> bool:
-        """Whether text is changed before it is tokenized."""
-        return self._loaded.vocabulary.has_normalizer
-
-    @property
-    def token_bytes(self) -> Ragged:
-        """uint8, one row an id: the bytes each token stands for (byte-level tokenizers)."""
-        return self._loaded.token_bytes
+    vocab_size = property(__len__, doc="int: number of tokens, added ones included; 0 before loading.")
+    backend = property(attrgetter("_loaded.backend_name"), doc="str: the backend's name.")
+    max_id = property(attrgetter("_loaded.vocabulary.max_id"), doc="int: the largest id.")
+    is_byte_level = property(attrgetter("_loaded.vocabulary.is_byte_level"), doc="bool: tokens stand for fixed bytes.")
+    has_normalizer = property(attrgetter("_loaded.vocabulary.has_normalizer"), doc="bool: text is changed at first.")
+    token_bytes = property(attrgetter("_loaded.token_bytes"), doc="Ragged uint8, one row an id (byte-level only).")
+    post_prefix = property(attrgetter("_loaded.post_prefix"), doc="tuple[int, ...]: ids put in front of a sequence.")
+    post_suffix = property(attrgetter("_loaded.post_suffix"), doc="tuple[int, ...]: ids put behind a sequence.")
+    missing_tokens = property(attrgetter("_loaded.missing_tokens"), doc="dict: what is named and in no vocabulary.")
+    ids_sha256 = property(attrgetter("_loaded.ids_sha256"), doc="str: hash of what decides the ids.")
+    template_sha256 = property(attrgetter("_templates.sha256"), doc="str: hash of the chat templates' text.")
 
     @property
     def special_tokens(self) -> dict[str, str]:
-        """Attribute name -> token string, a copy."""
-        return dict(self._files.special_tokens)
+        """Attribute name -> token string, a copy; without those that are not in the vocabulary."""
+        return dict(self._codec.vocabulary.named if self._codec else self._files.special_tokens)
 
     @property
     def stop_ids(self) -> list[int]:
@@ -148,28 +124,8 @@ class Tokenizer:
         if self._codec is None:
             return []
         template = self._templates.choose(None)
-        tokens = find_stop_tokens(self._files.config, self._files.special_tokens, template, self._codec.strings)
+        tokens = find_stop_tokens(self._files.config, self.special_tokens, template, self._codec.strings)
         return [self._ids[token] for token in tokens if token in self._ids]
-
-    @property
-    def post_prefix(self) -> tuple[int, ...]:
-        """Ids that the post-processor would put in front of one sequence."""
-        return self._loaded.post_affixes[0]
-
-    @property
-    def post_suffix(self) -> tuple[int, ...]:
-        """Ids that the post-processor would put behind one sequence."""
-        return self._loaded.post_affixes[1]
-
-    @cached_property
-    def ids_sha256(self) -> str:
-        """What decides the ids, as one hash: `tokenizer.json` without padding and truncation, and the token map."""
-        return hash_ids(parse_definition(self._loaded.tokenizer_json), self._files.special_tokens)
-
-    @property
-    def template_sha256(self) -> str:
-        """SHA-256 of the chat template's text, of nothing if there is none, of a JSON map if there are several."""
-        return self._templates.sha256()
 
     def id_to_token(self, token_id: int) -> str | None:
         """The token's string as the vocabulary spells it; None if the id is not used."""
@@ -199,9 +155,22 @@ class Tokenizer:
         """All texts in one call to the backend: ids (int32 [total]) and offsets (int64 [n + 1]), nothing added.
 
         Special-token strings in the texts are tokens (`parse`) or plain text (`text`).
+
+        Raises:
+            TokenizerError: a text is none, or cannot be encoded as plain text; `encode_texts` tells which ones.
         """
-        rows = self._loaded.encode_batch(texts, special_tokens)
+        rows, refused = self.encode_texts(texts, special_tokens=special_tokens)
+        raise_refused(refused)
         return rows.values, rows.offsets
+
+    def encode_texts(
+        self, texts: list[str], *, special_tokens: SpecialTokens = "parse"
+    ) -> tuple[Ragged, dict[int, str]]:
+        """`encode_batch` that goes on: (ids int32, one row a text; number of each refused text -> why, its row empty).
+
+        With `text`, a text is refused in which this tokenizer makes a special token of plain text all the same.
+        """
+        return self._loaded.encode_texts(texts, special_tokens)
 
     def decode(self, ids: list[int], skip_special_tokens: bool = True) -> str:
         """The text of one sequence of ids."""
@@ -241,7 +210,7 @@ class Tokenizer:
         if system_prompt is not None:
             variables["system_prompt"] = system_prompt
         options = ChatOptions(add_generation_prompt=add_generation_prompt, allow_empty=True)
-        encoder = self._chat_encoder(options, template_date, tools, variables)
+        encoder = self._encoder(options, template_date, tools, variables)
         return apply_to_all(encoder, messages, system_prompt, tokenize)
 
     def encode_chats(
@@ -264,7 +233,7 @@ class Tokenizer:
         Raises:
             TokenizerError: no template, a template that is not Jinja, an unknown option's value.
         """
-        return self._chat_encoder(ChatOptions(**options), template_date, tools, {}).encode(conversations)
+        return self._encoder(ChatOptions(**options), template_date, tools, {}).encode(conversations)
 
     def encode_chat(self, messages: list[dict], **options) -> EncodedChat:
         """`encode_chats` for one conversation.
@@ -274,13 +243,8 @@ class Tokenizer:
         """
         return accepted(self.encode_chats([messages], **options)[0])
 
-    def _chat_encoder(
-        self, options: ChatOptions, template_date: str, tools: list | None, variables: dict
-    ) -> ChatEncoder:
-        template = self._templates.choose(tools)
-        if template is None:
-            hint = "set tokenizer.chat_template, or put chat_template into tokenizer_config.json"
-            raise TokenizerStateError("the tokenizer has no chat template", hint=hint)
+    def _encoder(self, options: ChatOptions, template_date: str, tools: list | None, variables: dict) -> ChatEncoder:
+        template = self._templates.require(tools)
         # Published templates test `tools is not none` and are written for callers that always pass both.
         scope = template.scope(template_date, {"tools": tools or None, "documents": None, **variables})
         return ChatEncoder(template, scope, options, self._loaded.aligner, self._loaded.strings, self.bos_token_id)

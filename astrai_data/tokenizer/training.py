@@ -42,6 +42,7 @@ _PIECES = (
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 _MAX_TOKEN_LETTERS = 32
+_MAX_VOCAB_SIZE = 2**24  # the library takes memory for all ids at once and ends the process if there is not enough
 
 
 def train_tokenizer(
@@ -62,7 +63,7 @@ def train_tokenizer(
         min_frequency: how often a pair must be seen to become a token.
 
     Raises:
-        TokenizerError: `vocab_size` has no room for the 256 bytes and the special tokens.
+        TokenizerError: `vocab_size` has no room for the 256 bytes and the special tokens, or is above 2^24.
     """
     special_tokens = SPECIAL_TOKENS if special_tokens is None else special_tokens
     check_vocab_size(vocab_size, special_tokens)
@@ -82,11 +83,13 @@ def train_tokenizer(
 
 
 def check_vocab_size(vocab_size: int, special_tokens: dict[str, str] = SPECIAL_TOKENS) -> None:
-    """Raise `TokenizerError` if `vocab_size` has no room for the 256 bytes and the special tokens."""
+    """Raise `TokenizerError` if `vocab_size` has no room for the 256 bytes and the special tokens, or is too large."""
     smallest = 256 + len(special_tokens)
     if vocab_size < smallest:
         wanted = f"at least {smallest}: 256 bytes and {len(special_tokens)} special tokens"
         raise TokenizerError("the vocabulary is too small", got=vocab_size, wanted=wanted)
+    if vocab_size > _MAX_VOCAB_SIZE:
+        raise TokenizerError("the vocabulary is too large", got=vocab_size, wanted=f"at most {_MAX_VOCAB_SIZE:,}")
 
 
 def _untrained() -> tk.Tokenizer:

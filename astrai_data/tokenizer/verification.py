@@ -73,14 +73,15 @@ def check_backend(path: str | Path, texts: list[str], *, budget_s: float = 10.0)
     Of a long text only the beginning is tried.
     """
     started = time.monotonic()
-    definition = parse_definition(read_files(Path(path)).tokenizer_json)
+    files = read_files(Path(path))
+    definition = parse_definition(files.tokenizer_json, files.special_tokens.values())
     tokenizer_json = orjson.dumps(definition).decode()
     truth = open_backend("tokenizers", tokenizer_json)
     try:
         tried = open_backend("fastokens", tokenizer_json)
     except TokenizerError as error:
         return BackendCheck(False, str(error.got), 0, 0, time.monotonic() - started)
-    hostile = list(_chunks(adversarial_texts(Vocabulary.from_definition(definition))))
+    hostile = list(_chunks(adversarial_texts(Vocabulary.from_definition(definition, files.special_tokens))))
     num_texts = num_bytes = 0
     for number, chunk in enumerate(chain(hostile, _chunks(texts))):
         if number >= len(hostile) and time.monotonic() - started > budget_s:

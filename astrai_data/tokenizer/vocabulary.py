@@ -5,6 +5,7 @@ other one.
 """
 
 import hashlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,6 +15,7 @@ import orjson
 from astrai_data.errors import TokenizerError
 
 _SEQUENCE_KEYS = ("pretokenizers", "normalizers", "decoders", "processors")
+_HARMLESS_NAMES = ("unk_token", "pad_token")
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Vocabulary:
     Attributes:
         ids: token string -> id, added tokens included.
         added: the added tokens, in file order.
+        named: attribute name (`bos_token`) -> token string: what of the token map is in the vocabulary.
+        unknown_id: what the model gives for text that it does not know; None if it has no such token.
         is_byte_level: tokens are spelled in the 256-letter byte alphabet, so decoding is gathering bytes.
         has_normalizer: the text is changed before it is tokenized.
         adds_prefix_space: a space is put in front of the text.
@@ -42,16 +46,19 @@ class Vocabulary:
 
     ids: dict[str, int]
     added: tuple[AddedToken, ...]
+    named: dict[str, str]
+    unknown_id: int | None
     is_byte_level: bool
     has_normalizer: bool
     adds_prefix_space: bool
     may_add_ids: bool
 
     @classmethod
-    def from_definition(cls, definition: dict) -> "Vocabulary":
-        """Read a parsed `tokenizer.json`."""
+    def from_definition(cls, definition: dict, special_tokens: dict[str, str]) -> "Vocabulary":
+        """Read a parsed `tokenizer.json`; `special_tokens` is the token map."""
         try:
             ids = _model_ids(definition["model"])
+            unknown_id = _unknown_id(definition["model"], ids)
             added = tuple(_added_token(entry) for entry in definition.get("added_tokens") or ())
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise TokenizerError("tokenizer.json has no vocabulary that can be read", got=repr(error)) from error
@@ -63,6 +70,8 @@ class Vocabulary:
         return cls(
             ids=ids,
             added=added,
+            named={name: token for name, token in special_tokens.items() if token in ids},
+            unknown_id=unknown_id,
             is_byte_level=bool(byte_steps) and [step.get("type") for step in decoder] == ["ByteLevel"],
             has_normalizer=bool(_steps(definition.get("normalizer"))),
             adds_prefix_space=any(step.get("add_prefix_space") for step in byte_steps),
@@ -94,16 +103,32 @@ class Vocabulary:
         flags[list(self.special_ids.values())] = True
         return flags
 
+    @cached_property
+    def control_ids(self) -> dict[str, int]:
+        """What plain text may not become: special tokens, and those of the token map, -> id.
+
+        Not among them are the token for unknown text, which must be something, and tokens of the model that are
+        named for padding only, which some tokenizers spell "!".
+        """
+        named = {token: self.ids[token] for name, token in self.named.items() if name not in _HARMLESS_NAMES}
+        return {token: i for token, i in self.special_ids.items() if i != self.unknown_id} | named
+
+    @property
+    def moves_borders(self) -> bool:
+        """Whether some special token takes white space along or wants whole words."""
+        return any(token.special and token.moves_borders for token in self.added)
+
     @property
     def keeps_bytes(self) -> bool:
         """Whether the bytes of the tokens, one after the other, are the bytes of the text."""
         return self.is_byte_level and not self.has_normalizer and not self.adds_prefix_space
 
 
-def parse_definition(tokenizer_json: str) -> dict:
+def parse_definition(tokenizer_json: str, special: Collection[str] = ()) -> dict:
     """`tokenizer.json` as an object, with padding, truncation and BPE dropout switched off.
 
-    Stored padding and truncation would act on every call, and dropout would make two runs differ.
+    Stored padding and truncation would act on every call, and dropout would make two runs differ. The added tokens
+    in `special` count as special, whatever the file says: published files contradict their token map.
     """
     try:
         definition = orjson.loads(tokenizer_json)
@@ -114,6 +139,10 @@ def parse_definition(tokenizer_json: str) -> dict:
     definition["padding"] = definition["truncation"] = None
     if definition["model"].get("dropout"):
         definition["model"]["dropout"] = None
+    added = definition.get("added_tokens")
+    for entry in added if isinstance(added, list) else ():
+        if isinstance(entry, dict) and entry.get("content") in special:
+            entry["special"] = True
     return definition
 
 
@@ -139,6 +168,11 @@ def _model_ids(model: dict) -> dict[str, int]:
     if isinstance(vocab, list):  # Unigram: [piece, score] in id order
         return {piece: index for index, (piece, _) in enumerate(vocab)}
     return dict(vocab)
+
+
+def _unknown_id(model: dict, ids: dict[str, int]) -> int | None:
+    token = model.get("unk_token")
+    return ids.get(token) if isinstance(token, str) else model.get("unk_id")
 
 
 def _added_token(entry: dict) -> AddedToken:

@@ -88,7 +88,7 @@ def keep_top_p(logits: torch.Tensor, p: float) -> torch.Tensor:
     """
     if p >= 1:
         return logits
-    ordered, order = logits.sort(-1, descending=True, stable=True)
+    ordered, order = logits.sort(dim=-1, descending=True, stable=True)
     before = ordered.softmax(-1).cumsum(-1).roll(1, -1)
     before[..., 0] = -1.0
     kept = ordered.masked_fill(before > p, FILTERED)

@@ -300,18 +300,6 @@ def test_a_generation_prompt_that_does_not_fit(root):
     assert pieces_of(tokenizer, fits) == [(1, "x</think>a<|im_end|>")]
 
 
-@pytest.mark.parametrize(
-    ("content", "why"), [("user", "more than once"), ("", "is empty"), (" \n", "is empty"), ("shout", "not there")]
-)
-def test_content_without_a_place_of_its_own(root, content, why):
-    tokenizer = Tokenizer(root / "chatml")
-    if content == "shout":
-        tokenizer.chat_template = CHATML_TEMPLATE.replace("message['content']", "message['content'].upper()")
-    found = refusal(tokenizer, [user("x"), user(content)], roles=frozenset({"user"}), train_on="last")
-    assert found.reason == "template_prefix"
-    assert why in found.message
-
-
 def test_one_refusal_leaves_the_others_alone(root):
     tokenizer = Tokenizer(root / "chatml")
     tokenizer.chat_template = (

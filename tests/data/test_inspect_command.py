@@ -1,7 +1,10 @@
 """`astrai inspect` as a user runs it: what goes where, in which format, with which exit code."""
 
+import importlib
+import re
 import subprocess
 import sys
+from typing import get_args, get_type_hints
 
 import orjson
 import pytest
@@ -9,9 +12,10 @@ import typer
 from pyarrow import parquet
 from typer.testing import CliRunner
 
+import astrai
 from astrai_data.cli.inspect import command
 from astrai_data.errors import StoreError
-from astrai_data.inspect import summary
+from astrai_data.inspect import paint, summary
 from astrai_data.inspect.summary import ledger_lines
 from astrai_data.store import TokenStore
 from tests.data.small_stores import write_small_store
@@ -55,7 +59,7 @@ def test_the_summary_page(store):
     for text in (
         TokenStore.open(store).store_id,
         "22 read = 7 kept + 12 filtered (empty_text 12) + 3 rejected (invalid_json 2, invalid_utf8 1)",
-        "239 from text = 214 trained (response 214) + 25 masked (prompt 25)",
+        "239 from text = 214 trained (response 214) + 25 masked (prompt 25); trained counts labels: flagged",
         "512 slots = 239 tokens + 273 padding",
         f"astrai inspect {store} --show 3",
         "89.5% trained",
@@ -125,6 +129,47 @@ def test_show(store):
     assert [run["text"] for run in rows[0]["segments"][0]["runs"]] == ["In 1987 there", " were 365 days."]
 
 
+def test_show_one_row(store):
+    [row] = orjson.loads(run(store, "--row", "0", "--json").stdout)
+    assert row["row_id"] == 0
+    page = run(store, "--row", "0").stdout
+    assert page.count("\nrow ") == 1
+    assert "row 0 (train): 10 of 64 tokens" in page
+    assert "no such row" in str(run(store, "--row", "8").exception)
+
+
+def test_full_shows_all_of_a_long_text(store, monkeypatch):
+    monkeypatch.setattr(paint, "MAX_RUN_CHARS", 20)
+    short, full = run(store, "--show", "8"), run(store, "--show", "8", "--full")
+    assert "characters left out" in short.stdout
+    assert "characters left out" not in full.stdout
+    assert ("--full" in short.stderr, full.stderr) == (True, "")
+    assert run(store, "--show", "8", "--json").stderr == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["inspect"], ["mask"], ["export"], ["tokenizer", "train"], ["tokenizer", "show"]],
+    ids=" ".join,
+)
+def test_help_fits_eighty_columns(words, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERMINAL_WIDTH", "80")
+    page = CliRunner().invoke(astrai.build_app(), [*words, "--help"]).stdout
+    module, functions, _ = astrai.COMMANDS[words[0]]
+    function = getattr(importlib.import_module(module), functions if isinstance(functions, str) else words[1])
+    declared = [name for option in get_args_of(function) for name in option.param_decls or ()]
+    assert max(map(len, page.splitlines())) <= 80
+    assert "…" not in page
+    for name in declared:
+        assert re.search(rf"(?<![\w-]){name}(?![\w-])", page), f"{name} is not spelled out"
+
+
+def get_args_of(function) -> list:
+    hints = get_type_hints(function, include_extras=True)
+    return [get_args(hint)[1] for name, hint in hints.items() if name != "return"]
+
+
 def test_verify_finds_a_flipped_byte(tmp_path):
     root = tmp_path / "store"
     write_small_store(root)
@@ -155,6 +200,12 @@ def test_verify_finds_a_flipped_byte(tmp_path):
         ["--sql", "SELECT 1", "--format", "parquet"],
         ["--allow-files"],
         ["--split", "train"],
+        ["--full"],
+        ["--sql", "SELECT 1", "--full"],
+        ["--show", "1", "--row", "1"],
+        ["--row", "0", "--verify"],
+        ["--row", "-1"],
+        ["--row", "0", "--split", "train"],
         ["--sql", "SELECT 1", "--split", "train"],
         ["--unknown"],
     ],

@@ -102,6 +102,56 @@ def test_a_table_shows_its_first_rows_numbers_to_the_right():
     assert shown == [True, False]
 
 
+WIDE = pa.table(
+    {
+        "document_id": [0, 12345],
+        "name": ["a", "a long name " * 10],
+        "ids": [[1, 2], list(range(50))],
+        "note": ["x" * 40, None],
+    }
+)
+
+
+def test_a_table_that_does_not_fit_is_drawn_record_by_record():
+    lines = [line.rstrip() for line in drawn(WIDE, width=40).splitlines()]
+    assert lines[:5] == [
+        "── 1 " + "─" * 35,
+        "document_id  0",
+        "name         a",
+        "ids          [1, 2]",
+        "note         " + "x" * 27,
+    ]
+    assert lines[6] == "── 2 " + "─" * 35
+    assert lines[7] == "document_id  12345"
+    assert max(map(len, lines)) <= 40
+    assert "alongname" * 10 in "".join(line[13:] for line in lines[8:14]).replace(" ", "")
+
+
+@pytest.mark.parametrize("width", range(20, 130, 7))
+def test_no_column_is_squeezed(width):
+    """Side by side, every text keeps eight characters a line and no name is folded; otherwise it is records."""
+    lines = drawn(WIDE, width=width).splitlines()
+    if lines[0].startswith("── 1 "):
+        assert width < len("document_id") + 8 + 24 + 8 + 9
+        return
+    assert lines[0].split() == ["document_id", "name", "ids", "note"]
+    assert max(map(len, lines)) <= width
+    begins = [lines[0].index(name) for name in ("name", "ids", "note")]
+    assert begins[1] - begins[0] >= 8 + 3
+    assert begins[2] - begins[1] >= 24 + 3
+    assert width - begins[2] >= 8
+
+
+def test_records_are_no_markup_and_no_escape():
+    text = drawn(pa.table({"[bold]t": ["[red]x[/red]\x1b]0;t\x07"], "b" * 30: ["\n"]}), width=30, force_terminal=True)
+    assert text.startswith("\x1b[2m── 1 ")
+    assert "[red]x[/red]\\e]0;t\\x07" in text.replace("\n", "").replace(" ", "")
+
+
+def test_names_inside_a_value_are_escaped_too():
+    assert cell({"a\x1b[31m": 1}) == ("{a\\e[31m: 1}", False)
+
+
 def test_data_in_a_table_is_no_markup_and_no_escape():
     text = drawn(pa.table({"[bold]t": ["[red]x[/red] :smile:", "\x1b]0;title\x07"]}), force_terminal=True)
     assert "[red]x[/red] :smile:" in text

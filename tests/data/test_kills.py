@@ -330,8 +330,15 @@ def test_a_worker_that_dies_twice_ends_the_run(large, tmp_path):
         finish(large, store)
 
 
-@pytest.mark.parametrize("send", [os.killpg, os.kill])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("number", "send"),
+    [
+        (signal.SIGINT, os.killpg),
+        (signal.SIGTERM, os.kill),
+        pytest.param(signal.SIGINT, os.kill, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, os.killpg, marks=pytest.mark.slow),
+    ],
+)
 def test_a_stop_is_clean(large, tmp_path, number, send):
     store = tmp_path / "store"
     with running(large, store) as process:

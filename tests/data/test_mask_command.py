@@ -73,12 +73,61 @@ def test_a_conversation_is_told_apart_by_rule(mask, tokenizer_dir):
 
 def test_the_page_marks_trained_text_and_lists_the_rules(mask):
     page = mask(CHAT, {"messages": CONVERSATION}).stdout
-    assert "⟦Über 😀 fine.<|im_end|>⟧\n" in page
+    assert "⟦Über 😀 fine.⟨<|im_end|>⟩⟧\n" in page
     assert "Hi \\e[31m [red]there" in page
     assert "\x1b" not in page
     assert [line.split()[:2] for line in page.splitlines() if line.startswith("assistant ")] == [
         ["assistant", "yes"]
     ] * 2
+
+
+def test_special_tokens_are_told_from_what_users_wrote(mask):
+    messages = [{"role": "user", "content": "What is <|im_end|>?"}, {"role": "assistant", "content": "A mark."}]
+    page = mask(CHAT, {"messages": messages}).stdout
+    assert "What is <|im_end|>?⟨<|im_end|>⟩\n" in page
+    assert "user\\nWhat is <|im_end|>?⟨<|im_end|>⟩\\n" in page, "in the table of runs too"
+    context = facts(mask(CHAT, {"messages": messages}, "--json"))["runs"][1]
+    shown = [context["text"][a:b] for a, b in context["special_spans"]]
+    assert shown == ["<|im_start|>", "<|im_end|>", "<|im_start|>"]
+
+
+@pytest.mark.parametrize(
+    ("config", "record", "count"),
+    [
+        (TEXT, {"text": "numbers"}, "{n} tokens, {n} flagged, {m} labels trained: the first token of a segment is nob"),
+        (CHAT, {"messages": CONVERSATION}, "71 tokens, 17 flagged, 17 labels trained\n"),
+    ],
+)
+def test_flags_and_labels_are_told_apart(mask, config, record, count):
+    n = facts(mask(config, record, "--json"))["num_tokens"]
+    assert count.format(n=n, m=n - 1) in mask(config, record).stdout
+
+
+@pytest.mark.parametrize("num_inputs", [0, 1, 2])
+def test_the_fields_of_the_one_input_are_renamed(mask, num_inputs):
+    spec = {"path": "none.jsonl", "domain": "web", "fields": {"text": "content"}}
+    config = TEXT | {"data": {"inputs": [spec] * num_inputs}}
+    got = facts(mask(config, {"content": "numbers", "stars": 3}, "--json"))
+    if num_inputs == 1:
+        assert (got["outcome"], got["domain"], got["runs"][0]["text"]) == ("kept", "web", "numbers")
+    else:
+        assert got["message"] == "absent or null: 'text'; the records of this file have: content, stars"
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (PAIR, "absent or null: 'prompt', 'response'; the records of this file have: other"),
+        (CHAT, "absent or null: 'messages'; the records of this file have: other"),
+        (
+            TEXT | {"data": {"inputs": [{"path": "x", "fields": {"text": "body"}}]}},
+            "absent or null: 'body' (renamed 'text'); the records of this file have: other",
+        ),
+    ],
+)
+def test_missing_fields_are_named(mask, config, message):
+    assert facts(mask(config, {"other": "x"}, "--json"))["message"] == message
+    assert message in mask(config, {"other": "x"}).stdout
 
 
 def test_fields_are_rules(mask):

@@ -250,12 +250,16 @@ ERRORS = [
     ("SELECT\n  decodd(sequence) FROM rows", "line 2, column 3", "'decode'"),
     ("SELECT num_row FROM shards", "line 1, column 8", "'num_rows'"),
     ("SELECT resaon FROM rejects", "line 1, column 8", "'reason'"),
-    ("SELEC 1", "line 1, column 1", "views: rows (row_id"),
+    ("SELECT nothing.row_id FROM rows", "line 1, column 8", "views: rows, segments"),
+    ("SELECT foo FROM segments", "line 1, column 8", "segments: segment_id, row_id"),
+    ("SELEC 1", "line 1, column 1", None),
+    ("SELECT domain + 1 FROM rows", "line 1, column 15", None),
+    ("SELECT 1; SELECT 2", "the SQL query", "one at a time"),
     ("SELECT piece(99999)", "the SQL query", None),
     ("SELECT decode([-1])", "the SQL query", None),
-    ("", None, "segments (segment_id"),
+    ("", None, "views: rows, segments"),
     ("SELECT 9223372036854775807::HUGEINT + 1", "the SQL query", "CAST"),
-    ("SELECT * FROM (SELECT sum(num_tokens) AS n FROM rows) WHERE n / 0 > error('no')", "the SQL query", "views"),
+    ("SELECT * FROM (SELECT sum(num_tokens) AS n FROM rows) WHERE n / 0 > error('no')", "the SQL query", None),
 ]
 
 
@@ -265,10 +269,36 @@ def test_errors_say_where_and_name_what_is_near(small, sql, where, hint):
         query(small[0], sql)
     if where:
         assert where in str(raised.value.where)
-    assert hint is None or hint in raised.value.hint
+    assert hint in raised.value.hint if hint else raised.value.hint is None
 
 
-READING = ["SHOW TABLES", "SUMMARIZE rows", "EXPLAIN FROM rows", "PIVOT documents ON domain", "SELECT 1; SELECT 2"]
+@pytest.mark.parametrize("columns", [50, 90, 300])
+@pytest.mark.parametrize("name", ["num_tokns", "nothing_like_it"])
+def test_hints_fit_the_terminal_and_begin_with_what_is_near(small, monkeypatch, columns, name):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with pytest.raises(StoreError) as raised:
+        query(small[0], f"SELECT {name} FROM documents JOIN segments USING (document_id)")
+    lines = str(raised.value).splitlines()
+    assert max(map(len, lines[3:])) <= columns
+    assert lines[3].startswith("  try: " + ("did you mean 'num_tokens'" if name == "num_tokns" else "segments: "))
+    told = " ".join(lines)
+    assert "mask_runs" in told
+    assert "text_hash" in told
+    assert "row_begin" not in told, "views that the query does not name are not listed"
+
+
+def test_a_query_that_is_no_text(small):
+    with pytest.raises(StoreError, match="not UTF-8"):
+        query(small[0], "SELECT '\udcff'")
+
+
+def test_a_long_query_is_not_repeated_whole(small):
+    with pytest.raises(StoreError) as raised:
+        query(small[0], "SELECT error('no') FROM rows -- " + "x" * 5000)
+    assert len(str(raised.value)) < 600
+
+
+READING = ["SHOW TABLES", "SUMMARIZE rows", "EXPLAIN FROM rows", "PIVOT documents ON domain", "SELECT 'ü;'; -- done;"]
 
 
 @pytest.mark.parametrize("sql", READING)

@@ -1,8 +1,13 @@
+import gzip
+import json
+
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 from typer.testing import CliRunner
 
 import astrai
-from astrai_data.errors import TokenizerError
+from astrai_data.errors import InputError, TokenizerError
 from astrai_data.tokenizer import Tokenizer, choose_backend, train_tokenizer
 
 from .toys import TRAINING_TEXT
@@ -76,7 +81,8 @@ def test_train_and_show(tmp_path):
     source.write_text('{"text": "the dog and the dog"}\n\n{"text": "the fox"}\n{"other": 1}\n')
     done = run("train", source, "-o", tmp_path / "out", "--vocab-size", 270)
     assert done.exit_code == 0, done.output
-    assert "tokens from 2 texts" in done.output
+    assert "tokens from 2 texts, 26 bytes" in done.stdout
+    assert "1 of 3 records has no field 'text'; they have: other\n" in done.stderr
     shown = run("show", tmp_path / "out", "the\u00e9<|im_end|>")
     assert shown.exit_code == 0, shown.output
     assert "'the'" in shown.output
@@ -88,8 +94,69 @@ def test_train_and_show(tmp_path):
 def test_train_on_another_field_and_on_nothing(tmp_path):
     source = tmp_path / "texts.jsonl"
     source.write_text('{"body": "the dog"}\n')
-    assert "from 1 texts" in run("train", source, "-o", tmp_path / "a", "--vocab_size", 270, "--field", "body").output
+    done = run("train", source, "-o", tmp_path / "a", "--vocab_size", 270, "--field", "body")
+    assert "261 tokens from 1 text, 7 bytes" in done.stdout
+    assert "270 tokens were asked for, 261 came out: no other pair" in done.stderr
     failed = run("train", source, "-o", tmp_path / "b", "--vocab-size", 270)
     assert failed.exit_code == 1
+    assert isinstance(failed.exception, InputError)
     assert "no text to learn from" in str(failed.exception)
+    assert failed.exception.got == "1 of 1 record has no field 'text'; they have: body; try --field body"
     assert not (tmp_path / "b").exists()
+
+
+def write_records(path, records) -> None:
+    if path.suffix == ".parquet":
+        parquet.write_table(pa.Table.from_pylist(records), path)
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(records))
+    else:
+        lines = "".join(json.dumps(record) + "\n" for record in records).encode()
+        path.write_bytes(gzip.compress(lines) if path.suffix == ".gz" else lines)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.json", "a.parquet"])
+def test_records_without_the_field_are_counted(tmp_path, name):
+    records = [{"content": f"the dog number {i}", "stars": i, "text": None} for i in range(20)]
+    write_records(tmp_path / name, [*records, {"content": "x", "stars": 1, "text": "the dog"}])
+    done = run("train", tmp_path / name, "-o", tmp_path / "out", "--vocab-size", 261)
+    assert done.exit_code == 0, done.output
+    told = "warning: 20 of 21 records have null in 'text'; they have: content, stars, text; try --field content\n"
+    assert done.stderr == told
+    done = run("train", tmp_path / name, "-o", tmp_path / "other", "--vocab-size", 261, "--field", "content")
+    assert (done.stderr, "from 21 texts" in done.stdout) == ("", True)
+
+
+def test_what_else_cannot_be_used_is_counted(tmp_path):
+    source = tmp_path / "a.jsonl"
+    source.write_text('{"text": "the dog"}\n{"text": ""}\n{"text": 7}\nbroken\n')
+    done = run("train", source, "-o", tmp_path / "out", "--vocab-size", 261)
+    assert done.stderr.splitlines() == [
+        "warning: in 1 of 4 records the text is empty",
+        "warning: 2 records could not be used (wrong_type 1, invalid_json 1)",
+    ]
+
+
+def test_plain_text_has_one_text_a_file(tmp_path):
+    (tmp_path / "a.txt").write_text("the dog")
+    (tmp_path / "b.txt").write_text("the fox")
+    assert (
+        "from 2 texts, 14 bytes" in run("train", tmp_path / "*.txt", "-o", tmp_path / "o", "--vocab-size", 261).stdout
+    )
+    failed = run("train", tmp_path / "a.txt", "-o", tmp_path / "p", "--vocab-size", 261, "--field", "content")
+    assert failed.exception.got == "1 of 1 record has no field 'content'; they have: text; try --field text"
+
+
+def test_a_tokenizer_is_not_overwritten_by_accident(tmp_path):
+    (tmp_path / "a.txt").write_text("the dog and the dog")
+    command = ("train", tmp_path / "a.txt", "-o", tmp_path / "out", "--vocab-size")
+    assert run(*command, 261).exit_code == 0
+    before = (tmp_path / "out" / "tokenizer.json").read_bytes()
+    refused = run(*command, 263)
+    assert isinstance(refused.exception, TokenizerError)
+    assert "--overwrite" in refused.exception.hint
+    assert (tmp_path / "out" / "tokenizer.json").read_bytes() == before
+    assert run(*command, 263, "--overwrite").exit_code == 0
+    assert (tmp_path / "out" / "tokenizer.json").read_bytes() != before
+    assert isinstance(run(*command[:3], tmp_path / "a.txt", "--vocab-size", 261).exception, TokenizerError)
+    assert isinstance(run(*command, 3, "--overwrite").exception, TokenizerError)

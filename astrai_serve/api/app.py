@@ -1,0 +1,105 @@
+"""The routes."""
+
+import asyncio
+from functools import partial
+
+from fastapi import FastAPI, Request, Response
+
+from astrai_serve.api.answers import Answers, unless_gone
+from astrai_serve.api.body_limit import BodyLimit
+from astrai_serve.api.errors import add_error_handlers, answer
+from astrai_serve.api.event_stream import EventStream
+from astrai_serve.api.fields import ChatRequest, CompletionRequest, GenerationFields
+from astrai_serve.api.openai import CHAT, COMPLETION, Form, Writer
+from astrai_serve.api.service import Service
+from astrai_serve.errors import UnknownModelError
+
+
+def create_app(service: Service) -> FastAPI:
+    """The application for one served model; its state is the service."""
+    app = FastAPI(title="AstrAI", redoc_url=None)
+    app.add_middleware(BodyLimit)
+    add_error_handlers(app)
+    _add_status_routes(app, service)
+
+    @app.post("/v1/chat/completions")
+    async def chat(body: ChatRequest, request: Request) -> Response:
+        service.check_model(body.model)
+        # Rendering and tokenizing take their time, and other streams must not wait for it.
+        ids = await asyncio.to_thread(service.chat_ids, body.conversation())
+        return await _respond(service, CHAT, request, body, Answers(service.engine, [ids], body.params(), body.n))
+
+    @app.post("/v1/completions")
+    async def completions(body: CompletionRequest, request: Request) -> Response:
+        service.check_model(body.model)
+        prompts = body.prompts()
+        ids = await asyncio.to_thread(lambda: [service.text_ids(p) if isinstance(p, str) else p for p in prompts])
+        return await _respond(service, COMPLETION, request, body, Answers(service.engine, ids, body.params(), body.n))
+
+    return app
+
+
+async def _respond(
+    service: Service, form: Form, request: Request, body: GenerationFields, answers: Answers
+) -> Response:
+    writer = Writer(form, service.name, answers)
+    if body.stream:
+        return EventStream(writer.pieces(body.stream_options.include_usage), answers)
+    try:
+        return answer(await unless_gone(request, writer.whole()))
+    finally:
+        answers.cancel()
+
+
+def _add_status_routes(app: FastAPI, service: Service) -> None:
+    @app.get("/health")
+    async def health() -> Response:
+        """200 while the engine's loop runs, 503 when it has died or is stuck. A long queue is no illness."""
+        is_healthy = service.is_healthy
+        state = {"status": "ok" if is_healthy else "failing", "model_loaded": True, "model": service.name}
+        return answer(state | _load(service), 200 if is_healthy else 503)
+
+    @app.get("/stats")
+    async def stats() -> Response:
+        scheduler, engine = service.engine.scheduler, service.engine
+        return answer(
+            {
+                "total_tasks": engine.num_submitted,
+                "total_tokens": engine.num_generated,
+                "active_tasks": len(scheduler.running),
+                "waiting_queue": len(scheduler.waiting),
+            }
+        )
+
+    card = partial(_card, service)
+
+    @app.get("/v1/models")
+    async def models() -> Response:
+        return answer({"object": "list", "data": [card()]})
+
+    @app.get("/v1/models/{name:path}")
+    async def model(name: str) -> Response:
+        if name != service.name:
+            raise UnknownModelError("no such model is served here", param="model", got=repr(name), wanted=service.name)
+        return answer(card())
+
+
+def _load(service: Service) -> dict[str, object]:
+    engine = service.engine
+    return {
+        "running": len(engine.scheduler.running),
+        "waiting": len(engine.scheduler.waiting),
+        "free_pages": engine.pool.num_free,
+        "num_pages": engine.pool.num_pages,
+        "answers_independent_of_batch": engine.runner.row_counts.same_bits,
+    }
+
+
+def _card(service: Service) -> dict[str, object]:
+    return {
+        "id": service.name,
+        "object": "model",
+        "created": service.created,
+        "owned_by": "astrai",
+        "context_length": service.engine.context_length,
+    }

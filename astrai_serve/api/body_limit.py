@@ -1,0 +1,39 @@
+"""Refuses bodies that are too large, before they are read or while they arrive in chunks."""
+
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MAX_BODY_BYTES = 16 * 2**20
+TOO_LARGE = 413
+
+
+class BodyLimit:
+    """ASGI middleware.
+
+    Args:
+        app: what it stands in front of.
+        max_bytes: of a body.
+    """
+
+    def __init__(self, app: ASGIApp, max_bytes: int = MAX_BODY_BYTES) -> None:
+        self.app, self.max_bytes = app, max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The ASGI application."""
+        stated = dict(scope.get("headers", ())).get(b"content-length", b"")
+        num_bytes = 0
+
+        async def counted() -> Message:
+            nonlocal num_bytes
+            self._check(int(stated) if stated.isdigit() else 0)
+            message = await receive()
+            num_bytes += len(message.get("body", b""))
+            self._check(num_bytes)
+            return message
+
+        await self.app(scope, counted, send)
+
+    def _check(self, num_bytes: int) -> None:
+        # FastAPI hands on this kind of exception from the reading of a body, and turns any other into "400".
+        if num_bytes > self.max_bytes:
+            raise HTTPException(TOO_LARGE, f"the body has {num_bytes} bytes; wanted: at most {self.max_bytes}")

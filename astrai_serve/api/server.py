@@ -1,0 +1,87 @@
+"""A listening server: binds first, loads after, says when it is ready, and ends within seconds when asked to."""
+
+import asyncio
+import errno
+import signal
+import socket
+from collections.abc import Callable
+
+import uvicorn
+
+from astrai_serve.api.app import create_app
+from astrai_serve.api.service import Service
+from astrai_serve.errors import PortInUseError, ServeError
+
+GRACE_S = 2.0
+"""How long answers in the making may go on after a signal; then they end with an error."""
+LAST_WORDS_S = 1.0
+"""What they then have to say so."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free port. Clients that connect now wait until the model is loaded.
+
+    Raises:
+        PortInUseError: somebody else has the port.
+        ServeError: no such address on this machine, or no right to the port.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        sock = socket.socket(family, kind, protocol)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen()  # two bound sockets may share a port until one listens, and then both have loaded a model
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise _in_use(host, port) from None
+        raise ServeError("the server cannot listen", where=f"{host}:{port}", got=error.strerror) from None
+    return sock
+
+
+def _in_use(host: str, port: int) -> PortInUseError:
+    hint = f"--port {port + 1 if port < 65535 else 0}, or --port 0 for any free one"
+    return PortInUseError("the port is in use", where=f"{host}:{port}", wanted="a port nobody listens on", hint=hint)
+
+
+def run_server(service: Service, sock: socket.socket, announce: Callable[[str], None], *, access_log: bool) -> None:
+    """Serve until SIGINT or SIGTERM; `announce` is told the URL when requests are answered.
+
+    Raises:
+        KeyboardInterrupt: it was SIGINT.
+    """
+    config = uvicorn.Config(
+        create_app(service),
+        log_level="info" if access_log else "warning",
+        access_log=access_log,
+        timeout_graceful_shutdown=GRACE_S + LAST_WORDS_S,
+        log_config=None,
+        lifespan="off",
+    )
+    # uvicorn raises the signal again at its end. SIGINT then is a KeyboardInterrupt; a server that was asked to
+    # terminate and did has done what it should.
+    signal.signal(signal.SIGTERM, lambda signum, frame: None)
+    try:
+        _Server(config, service, announce).run(sockets=[sock])
+    finally:
+        service.engine.shutdown()
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's, with a word at the start and a limit to the end."""
+
+    def __init__(self, config: uvicorn.Config, service: Service, announce: Callable[[str], None]) -> None:
+        super().__init__(config)
+        self._service, self._announce = service, announce
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if sockets and not self.should_exit:
+            host, port = sockets[0].getsockname()[:2]
+            self._announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        last_words = asyncio.get_running_loop().call_later(GRACE_S, self._service.engine.stop)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            last_words.cancel()

@@ -1,0 +1,231 @@
+"""Stopping and going on: the same bits as without, whatever stopped the run; and checkpoints that are not whole."""
+
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from astrai_train.checkpoint.resume import find_saved
+from astrai_train.checkpoint.write import all_checkpoints
+from astrai_train.errors import CheckpointError, TrainError
+from astrai_train.models.safetensors_file import SafetensorsFile
+from tests.train.small_runs import TRAIN, StopAfter, metrics, names, run, same_bits, settings, weights, write_model
+
+RUN = {"epochs": 3, "accumulate": 2, "warmup": 4, "validate_every": 5}
+TIMES = ("seconds", "tokens_per_s")
+
+
+@pytest.fixture(scope="module")
+def noisy(tmp_path_factory):
+    """A model that draws random numbers in every step."""
+    return str(write_model(tmp_path_factory.mktemp("noisy") / "model", neftune_alpha=5.0))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, text_store, noisy):
+    """The uninterrupted run."""
+    import torch
+
+    folder, before = tmp_path_factory.mktemp("whole"), torch.get_num_threads()
+    torch.set_num_threads(1)
+    outcome = run(folder, text_store, model=noisy, **RUN)
+    torch.set_num_threads(before)
+    assert outcome.step > 12
+    return folder
+
+
+def without_times(folder) -> list[dict]:
+    return [{key: value for key, value in line.items() if key not in TIMES} for line in metrics(folder)]
+
+
+def assert_same_run(mine, theirs) -> None:
+    assert names(mine)[-1] == names(theirs)[-1]
+    assert same_bits(weights(mine), weights(theirs))
+    one, other = (
+        dict(SafetensorsFile(folder / "run" / names(folder)[-1] / "training/optimizer.safetensors").tensors())
+        for folder in (mine, theirs)
+    )
+    assert same_bits(one, other)
+    assert without_times(mine) == without_times(theirs)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+@pytest.mark.parametrize("stops", [[5], [1, 2, 11]])
+def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path, text_store, noisy, whole, workers, stops):
+    for stop in stops:
+        outcome = run(
+            tmp_path, text_store, model=noisy, **RUN, workers=workers, resume=True, callbacks=[StopAfter(stop)]
+        )
+        assert (outcome.reason, outcome.step) == ("interrupted", stop)
+    outcome = run(tmp_path, text_store, model=noisy, **RUN, workers=workers, resume=True)
+    assert outcome.reason == "finished"
+    assert_same_run(tmp_path, whole)
+
+
+def test_the_number_of_workers_may_change(tmp_path, text_store, noisy, whole):
+    for workers, stop in ((2, 3), (0, 9), (1, 10)):
+        run(tmp_path, text_store, model=noisy, **RUN, workers=workers, resume=True, callbacks=[StopAfter(stop)])
+    run(tmp_path, text_store, model=noisy, **RUN, resume=True)
+    assert_same_run(tmp_path, whole)
+
+
+class Crash:
+    """Fails as a bug would, without a checkpoint."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_end(self, trainer, report):
+        if report.step == self.step:
+            raise RuntimeError("crash")
+
+
+def test_steps_after_the_checkpoint_are_done_again(tmp_path, text_store, noisy, whole):
+    with pytest.raises(RuntimeError, match="crash"):
+        run(tmp_path, text_store, model=noisy, **RUN | {"checkpoint_every": 4}, callbacks=[Crash(7)])
+    assert names(tmp_path) == ["epoch_0_step_4"]
+    assert len(metrics(tmp_path)) == 7
+    with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 3, "lo')  # a line that a kill cut
+    run(tmp_path, text_store, model=noisy, **RUN, resume=True)
+    assert_same_run(tmp_path, whole)
+
+
+def test_a_kill_at_any_moment_leaves_whole_checkpoints(tmp_path, text_store, noisy, whole):
+    given = settings(tmp_path, text_store, model=noisy, **RUN) | {"checkpoint_every": 1, "keep": 1}
+    options = [word for key, value in given.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+    for number in range(2):
+        process = subprocess.Popen([*TRAIN, *options, "--resume", "-q"], env=_environment())
+        deadline, begin = time.monotonic() + 60, len(all_checkpoints(tmp_path / "run"))
+        first = names(tmp_path)[-1:] if begin else []
+        while names(tmp_path)[-1:] == first and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.013 * number)
+        process.send_signal(signal.SIGKILL)
+        process.wait(10)
+        assert names(tmp_path)
+        find_saved(tmp_path / "run")  # compares every byte
+    run(tmp_path, text_store, model=noisy, **RUN | {"keep": 1}, resume=True)
+    assert_same_run(tmp_path, whole)
+    assert not list((tmp_path / "run").glob(".epoch*"))
+
+
+def _environment() -> dict:
+    import os
+
+    return os.environ | {"ASTRAI_KERNELS": "torch", "OMP_NUM_THREADS": "1"}
+
+
+def test_a_finished_run_is_left_as_it_is(tmp_path, text_store):
+    run(tmp_path, text_store, epochs=1)
+    before, lines = names(tmp_path), metrics(tmp_path)
+    outcome = run(tmp_path, text_store, epochs=1, resume=True)
+    assert (outcome.reason, outcome.last) == ("finished", None)
+    assert (names(tmp_path), metrics(tmp_path)) == (before, lines)
+
+
+def test_a_finished_run_can_be_made_longer(tmp_path, text_store):
+    first = run(tmp_path, text_store, epochs=1)
+    second = run(tmp_path, text_store, epochs=2, resume=True)
+    assert second.step == 2 * first.step
+    assert [line["step"] for line in metrics(tmp_path)] == list(range(1, second.step + 1))
+    assert metrics(tmp_path)[-1]["epoch"] == 1
+
+
+def test_resuming_nothing_begins(tmp_path, text_store):
+    outcome = run(tmp_path, text_store, max_steps=2, resume=True)
+    assert outcome.step == 2
+
+
+@pytest.fixture(scope="module")
+def two_checkpoints(tmp_path_factory, text_store):
+    folder = tmp_path_factory.mktemp("two")
+    run(folder, text_store, max_steps=2, checkpoint_every=1)
+    return folder
+
+
+FILES = [
+    "config.json",
+    "model.safetensors",
+    "tokenizer.json",
+    "training/optimizer.safetensors",
+    "training/random.safetensors",
+    "training/state.json",
+    "training/config.json",
+    "training/complete.json",
+]
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("harm", ["missing", "cut", "changed"])
+def test_a_checkpoint_that_is_not_whole_is_refused_by_name(tmp_path, text_store, two_checkpoints, name, harm):
+    shutil.copytree(two_checkpoints / "run", tmp_path / "run")
+    path = tmp_path / "run" / "epoch_0_step_2" / name
+    content = path.read_bytes()
+    if harm == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(content[:-3] if harm == "cut" else b"\x00" + content[1:])
+    with pytest.raises(CheckpointError) as caught:
+        run(tmp_path, text_store, max_steps=3, resume=True)
+    assert str(path) in str(caught.value.where)
+    assert "epoch_0_step_2" in caught.value.hint
+    shutil.rmtree(tmp_path / "run" / "epoch_0_step_2")  # what the hint says
+    assert run(tmp_path, text_store, max_steps=3, resume=True).step == 3
+
+
+def test_other_names_are_no_checkpoints(tmp_path, text_store, two_checkpoints):
+    shutil.copytree(two_checkpoints / "run", tmp_path / "run")
+    for name in ("epoch_0_step_9 (copy)", "epoch_0_step_09", ".epoch_0_step_9.tmp", "epoch_0_step_9.old"):
+        (tmp_path / "run" / name).mkdir()
+    assert find_saved(tmp_path / "run").step == 2
+    assert run(tmp_path, text_store, max_steps=3, resume=True).step == 3
+    assert not (tmp_path / "run" / ".epoch_0_step_9.tmp").exists()
+    assert (tmp_path / "run" / "epoch_0_step_9 (copy)").exists()
+
+
+OTHER = {
+    "seed": (1, "seed"),
+    "batch_tokens": (192, "samples_per_batch"),
+    "window": (16, "samples"),
+    "model": ("nano", "model"),
+}
+
+
+@pytest.mark.parametrize("key", OTHER)
+def test_what_would_make_it_another_run_is_refused(tmp_path, text_store, two_checkpoints, key):
+    shutil.copytree(two_checkpoints / "run", tmp_path / "run")
+    value, word = OTHER[key]
+    changes = {"model": str(two_checkpoints / "model.json")} | {key: value}
+    with pytest.raises(Exception, match=r"(?s)another|does not belong") as caught:
+        run(tmp_path, text_store, max_steps=3, resume=True, **changes)
+    assert word in str(caught.value)
+
+
+def test_another_store_is_refused(tmp_path, two_checkpoints, text_store):
+    from astrai_data.load import LoadError
+    from tests.train.small_runs import make_text_store
+
+    shutil.copytree(two_checkpoints / "run", tmp_path / "run")
+    other = make_text_store(tmp_path / "other", 50)
+    with pytest.raises(LoadError, match="other data"):
+        run(tmp_path, other, model=str(two_checkpoints / "model.json"), max_steps=3, resume=True)
+
+
+def test_settings_that_change_are_told(tmp_path, text_store, two_checkpoints, caplog):
+    shutil.copytree(two_checkpoints / "run", tmp_path / "run")
+    with caplog.at_level("INFO", "astrai.train"):
+        run(tmp_path, text_store, model=str(two_checkpoints / "model.json"), max_steps=3, resume=True, lr=5e-3)
+    assert "lr 0.01 -> 0.005" in caplog.text
+    assert "output_dir" not in caplog.text
+
+
+def test_another_strategy_is_refused(tmp_path):
+    from tests.train.small_runs import make_chat_store
+
+    store = make_chat_store(tmp_path / "store")
+    run(tmp_path, store, max_steps=1)
+    with pytest.raises(TrainError, match="another strategy"):
+        run(tmp_path, store, max_steps=2, strategy="seq", resume=True)

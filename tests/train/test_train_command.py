@@ -1,0 +1,123 @@
+"""`astrai train` as a user meets it: a run from text to a model, exit codes, what is printed, interruption."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from astrai_train.cli import _kind
+from astrai_train.config import TrainConfig
+from tests.data.running import write_config
+from tests.train.small_runs import TRAIN, metrics, names, settings, write_model_config
+
+ENVIRONMENT = {"NO_COLOR": "1", "COLUMNS": "200", "ASTRAI_KERNELS": "torch", "OMP_NUM_THREADS": "1"}
+
+
+def astrai_train(*arguments) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [*TRAIN, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | ENVIRONMENT,
+        check=False,
+    )
+
+
+def options(folder, store, **changes) -> list[str]:
+    given = settings(folder, store, **changes)
+    return [word for key, value in given.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+
+
+def test_a_file_and_options(tmp_path, text_store):
+    """The file's values, options that win, both spellings of an option; then --resume alone."""
+    write_model_config(tmp_path / "model.json")
+    given = {"data": str(text_store), "model": "model.json", "output_dir": "run", "batch_tokens": 128, "max_steps": 9}
+    file = write_config(tmp_path / "train.json", given | {"device": "cpu"})
+    done = astrai_train("-c", file, "--max_steps", 2, "--dry-run")
+    assert (done.returncode, (tmp_path / "run").exists()) == (0, False)
+    done = astrai_train("-c", file, "--max_steps", 2, "--lr", "2e-3")
+    assert done.returncode == 0, done.stderr
+    assert [line["step"] for line in metrics(tmp_path)] == [1, 2]
+    assert "device    cpu (asked for)" in done.stderr
+    assert "dtype     float32" in done.stderr
+    assert "lr        0.002" in done.stderr
+    assert "step 2/2" in done.stderr
+    assert "\x1b" not in done.stderr
+    assert done.stdout == ""
+    saved = json.loads((tmp_path / "run" / "epoch_0_step_2" / "training" / "config.json").read_text())
+    assert (saved["lr"], saved["batch_tokens"], saved["data"]) == (2e-3, 128, str(text_store))
+    done = astrai_train("-o", tmp_path / "run", "--resume", "--max-steps", 3)
+    assert done.returncode == 0, done.stderr
+    assert "goes on from epoch_0_step_2" in done.stderr
+    assert "max_steps 2 -> 3" in done.stderr
+    assert [line["step"] for line in metrics(tmp_path)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_with_a_checkpoint_and_130(tmp_path, text_store, number):
+    process = subprocess.Popen(
+        [*TRAIN, *options(tmp_path, text_store, epochs=100000)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | ENVIRONMENT,
+    )
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "run" / "metrics.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    step = metrics(tmp_path)[-1]["step"]
+    assert names(tmp_path) == [f"epoch_{metrics(tmp_path)[-1]['epoch']}_step_{step}"]
+    assert "--resume goes on from here" in errors
+    assert "Traceback" not in errors
+
+
+WRONG = {
+    "nothing given": ([], 2, ["--data, --model, --output-dir"]),
+    "an unknown option": (["--max-stepz", "3"], 2, ["--max-steps"]),
+    "a wrong word": (["--lr", "fast"], 2, ["fast"]),
+    "a wrong number": (["--epochs", "0"], 2, ["epochs", "above 0"]),
+    "a wrong choice": (["--strategy", "sftt"], 2, ["sft"]),
+    "no store": (["--data", "nowhere", "--model", "nano", "-o", "run"], 1, ["error: there is no token store here"]),
+    "no file": (["-c", "nowhere.json"], 1, ["error: cannot read the configuration", "nowhere.json"]),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_usage(tmp_path, case):
+    arguments, code, words = WRONG[case]
+    done = subprocess.run(
+        [*TRAIN, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+        env=os.environ | ENVIRONMENT | {"PYTHONPATH": os.getcwd()},
+        check=False,
+    )
+    assert done.returncode == code, done.stderr
+    assert all(word in done.stderr for word in words), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_help_needs_no_torch():
+    script = TRAIN[2].replace("astrai.main()", "import sys; sys.argv = ['astrai', 'train', '--help']\n")
+    script += "try:\n    astrai.main()\nexcept SystemExit:\n    print('torch' in sys.modules)"
+    done = subprocess.run([TRAIN[0], "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.endswith("False\n")
+    assert all(
+        f"--{name.replace('_', '-')}" in done.stdout for name in TrainConfig.model_fields if name != "schema_url"
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [("lr", float), ("epochs", int), ("strategy", str), ("seed", int), ("clip", float), ("data", str)],
+)
+def test_an_option_parses_what_its_key_takes(key, kind):
+    assert _kind(TrainConfig.model_fields[key].annotation)[0] is kind
