@@ -130,8 +130,14 @@ def make_plan(config: TrainConfig, saved: SavedRun | None = None) -> Plan:
         strategy=strategy,
         batch_size=size,
         length=RunLength.of(loader.batches_per_epoch, config.accumulate, config.epochs, config.max_steps),
-        lr=config.lr or (FRESH_LR if is_fresh(config.model) else TUNING_LR),
+        lr=config.lr or _usual_lr(config.model, saved),
     )
+
+
+def _usual_lr(model: str, saved: SavedRun | None) -> float:
+    if saved:
+        return saved.state["schedule"]["lr"]
+    return FRESH_LR if is_fresh(model) else TUNING_LR
 
 
 def _choose_strategy(name: str, store: TokenStore) -> str:

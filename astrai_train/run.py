@@ -10,12 +10,14 @@ from astrai_train.checkpoint.resume import SavedRun, find_saved
 from astrai_train.checkpoint.write import all_checkpoints, clear_leftovers
 from astrai_train.config import UNSAVED, TrainConfig
 from astrai_train.errors import TrainError
+from astrai_train.models import PRESETS
 from astrai_train.occupancy import occupied
 from astrai_train.plan import Plan, make_plan
+from astrai_train.start_model import choose_model
 from astrai_train.trainer import Outcome, Trainer
 
-ELSEWHERE = ("data", "output_dir")
-"""Places, not settings: a run may have been moved."""
+PLACES = ("data", "model", "output_dir")
+"""Keys that say where something is, not what: a run may have been moved."""
 
 
 def train(config: TrainConfig, *, resume: bool = False, callbacks: Iterable[object] = ()) -> Outcome:
@@ -46,9 +48,22 @@ def plan_run(config: TrainConfig, *, resume: bool = False) -> Plan:
     if saved:
         _tell_changes(config, saved)
     plan = make_plan(config, saved)
-    if saved and plan.strategy != saved.state["strategy"]:
-        raise _other_run("strategy", plan.strategy, saved.state["strategy"])
+    if saved:
+        _check_same_run(plan, saved)
     return plan
+
+
+def _check_same_run(plan: Plan, saved: SavedRun) -> None:
+    """Refuse another strategy and another model; what decides the data, the loader refuses by itself."""
+    if plan.strategy != saved.state["strategy"]:
+        raise _other_run("strategy", plan.strategy, saved.state["strategy"])
+    name = plan.config.model
+    if name not in PRESETS and not Path(name).exists():
+        return  # it was moved or deleted since, and is no longer needed
+    own, wanted = choose_model(name, plan.store, plan.config.window).config.to_dict(), plan.model.config.to_dict()
+    if differing := [key for key in wanted if own[key] != wanted[key]]:
+        got, had = (", ".join(f"{key} {values[key]}" for key in differing) for values in (own, wanted))
+        raise _other_run("model", f"{name}: {got}", had)
 
 
 def _refuse_used(output: Path) -> None:
@@ -63,11 +78,8 @@ def _refuse_used(output: Path) -> None:
 
 
 def _tell_changes(config: TrainConfig, saved: SavedRun) -> None:
-    """Say which settings are not those of the checkpoint. What decides the data, the loader refuses by itself."""
-    own = config.to_dict()
-    if own["model"] != (before := saved.settings.get("model")):
-        raise _other_run("model", own["model"], before)
-    ignored = {*ELSEWHERE, *UNSAVED}
+    """Say which settings are not those of the checkpoint."""
+    own, ignored = config.to_dict(), {*PLACES, *UNSAVED}
     changed = [key for key in own if key not in ignored and own[key] != saved.settings.get(key)]
     if changed:
         words = ", ".join(f"{key} {saved.settings.get(key)} -> {own[key]}" for key in changed)

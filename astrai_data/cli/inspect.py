@@ -3,6 +3,7 @@
 Standard output holds the answer and nothing else; notes go to standard error.
 """
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -49,6 +50,8 @@ def command(
     asked = _asked({"--sql": sql, "--show": show, "--row": row, "--verify": verify or None})
     output_format = "json" if json else output_format
     _check_format(asked, output_format, output)
+    if output is not None and Path(output).absolute().is_relative_to(Path(store).absolute()):
+        raise typer.BadParameter("the file would lie inside the store", param_hint="--output")
     _check_options(asked, {"--allow-files": allow_files, "--split": split is not None, "--full": full})
     with answer.paper(output) as paper:
         if sql is not None:

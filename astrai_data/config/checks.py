@@ -125,8 +125,9 @@ def known_columns(config: "PipelineConfig") -> list[str]:
 
 def _field_problems(config: "PipelineConfig") -> Iterator[Problem]:
     kept = config.data.keep_fields
-    for name in sorted({name for name in kept if kept.count(name) > 1}):
-        yield Problem("data.keep_fields", f"{shown(name)} is listed twice")
+    folded = [name.lower() for name in kept]  # SQL does not tell names apart by case
+    for name in sorted({name for name in kept if folded.count(name.lower()) > 1}):
+        yield Problem("data.keep_fields", f"{shown(name)} is listed twice", wanted="names that differ beyond case")
     read = [section.field for _, sections in config.input.section_lists for section in sections]
     known = list(dict.fromkeys([*read, *kept, *filter(None, [config.output.domain_key])]))
     for index, spec in enumerate(config.data.inputs):

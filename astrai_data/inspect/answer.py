@@ -14,10 +14,10 @@ from typing import BinaryIO, TextIO
 import orjson
 from rich.console import Console
 
-from astrai_data.errors import StoreError
 from astrai_data.inspect.numbers import counted
 from astrai_data.inspect.printable import printable, printable_cell
 from astrai_data.store import TokenStore, read_manifest
+from astrai_data.store.files import replacing
 from astrai_data.store.locate import local_root
 from astrai_data.store.verify import verify_store
 
@@ -44,20 +44,14 @@ class Paper:
 
 @contextmanager
 def paper(path: str | None) -> Iterator[Paper]:
-    """Standard output, or the file at `path`; a file that was begun and not finished is removed."""
+    """Standard output, or the file at `path`, which is replaced when the answer is whole and not before."""
     if path is None:
         sys.stdout.reconfigure(errors="backslashreplace")
         yield Paper(sys.stdout.buffer, _console(sys.stdout))
         return
-    try:
-        with open(path, "wb") as out:
-            text = io.TextIOWrapper(out, encoding="utf-8", errors="backslashreplace", write_through=True)
-            yield Paper(out, _console(text))
-    except BaseException as error:
-        Path(path).unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise StoreError("the answer cannot be written", where=path, got=error.strerror) from error
-        raise
+    with replacing(Path(path)) as temporary, temporary.open("wb") as out:
+        text = io.TextIOWrapper(out, encoding="utf-8", errors="backslashreplace", write_through=True)
+        yield Paper(out, _console(text))
 
 
 def overview(url: str, output_format: str, paper: Paper) -> None:

@@ -33,7 +33,7 @@ def export_store(
         StoreError: an unknown format, something at `dest`, or values that do not fit.
     """
     dest = Path(dest)
-    _check(dest, to)
+    _check(dest, to, Path(store.root))
     dest.parent.mkdir(parents=True, exist_ok=True)
     temporary = dest.with_name(f".{dest.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
     try:
@@ -49,11 +49,18 @@ def export_store(
     return count
 
 
-def _check(dest: Path, to: str) -> None:
+def _check(dest: Path, to: str, store_root: Path) -> None:
     if to not in FORMATS:
         near = difflib.get_close_matches(to, FORMATS, 1)
         hint = f"did you mean {near[0]!r}?" if near else None
         raise StoreError("unknown export format", where="--to", got=to, wanted=" or ".join(FORMATS), hint=hint)
+    if dest.absolute().is_relative_to(store_root.absolute()):
+        raise StoreError(
+            "an export cannot lie inside its store",
+            where=dest,
+            wanted="a place outside",
+            hint="choose another destination",
+        )
     empty_folder = to == "reference" and dest.is_dir() and not any(dest.iterdir())
     if dest.exists() and not empty_folder:
         wanted = "a folder that is missing or empty" if to == "reference" else "a file that is not there yet"

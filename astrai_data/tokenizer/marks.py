@@ -51,27 +51,31 @@ class MarkedRender:
         return said != "" and said in body and not any(other in body for other in others)
 
     def _settle(self, doubtful: list[int]) -> list[int]:
-        strays = self._strays_by_letters(doubtful, skip_blank=False)
-        # A template may ask whether an answer is empty, and leave it out.
-        return self._strays_by_letters(doubtful, skip_blank=True) if strays == doubtful else strays
+        blank = {index for index in self.speakers if _said(self.messages[index]) == ""}
+        # A template may ask whether an answer is empty, and a letter would make it none.
+        for untouched in (set(), blank):
+            letters = self._letters(untouched)
+            if (render := self._render_with(letters)) is not None:
+                text, marks = render
+                seats = {index: (text.find(letter), text.rfind(letter)) for index, letter in letters.items()}
+                found = dict(zip(self.speakers, marks, strict=True))
+                return [index for index in doubtful if not _fits(found[index], index, seats)]
+        return doubtful
 
-    def _strays_by_letters(self, doubtful: list[int], *, skip_blank: bool) -> list[int]:
-        skipped = {i for i in self.speakers if skip_blank and _said(self.messages[i]) == ""}
-        places = [i for i, m in enumerate(self.messages) if isinstance(m["content"], str) and i not in skipped]
-        letters = dict(zip(places, unused_letters(self.text, len(places)), strict=False))
-        if len(letters) < len(places):
-            return doubtful
+    def _letters(self, untouched: set[int]) -> dict[int, str]:
+        """A letter for each message with content, but for those `untouched`."""
+        places = [i for i, m in enumerate(self.messages) if isinstance(m["content"], str) and i not in untouched]
+        return dict(zip(places, unused_letters(self.text, len(places)), strict=False))
+
+    def _render_with(self, letters: dict[int, str]) -> tuple[str, list[Mark]] | None:
+        """The render with letters behind contents, and its marks; None if it is not the same but for the letters."""
         messages = [with_letter_behind(m, letters[i]) if i in letters else m for i, m in enumerate(self.messages)]
         try:
             text, marks = self.template.render_marked(self.scope, messages, self.add_generation_prompt)
         except TokenizerError:
-            return doubtful
-        restored = without_letters(text, letters.values())
-        if marks is None or len(marks) != len(self.marks) or restored != self.text:
-            return doubtful
-        found = dict(zip(self.speakers, marks, strict=True))
-        seats = {index: (text.find(letter), text.rfind(letter)) for index, letter in letters.items()}
-        return [index for index in doubtful if not _fits(found[index], index, seats)]
+            return None
+        same = without_letters(text, letters.values()) == self.text
+        return (text, marks) if same and marks is not None and len(marks) == len(self.marks) else None
 
 
 def _said(message: dict) -> str:

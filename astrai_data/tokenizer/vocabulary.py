@@ -107,11 +107,15 @@ class Vocabulary:
     def control_ids(self) -> dict[str, int]:
         """What plain text may not become: special tokens, and those of the token map, -> id.
 
-        Not among them are the token for unknown text, which must be something, and tokens of the model that are
-        named for padding only, which some tokenizers spell "!".
+        Not among them are the token for unknown text, which must be something, and single letters that are named for
+        padding only: some tokenizers pad with "!".
         """
-        named = {token: self.ids[token] for name, token in self.named.items() if name not in _HARMLESS_NAMES}
-        return {token: i for token, i in self.special_ids.items() if i != self.unknown_id} | named
+        found = {token: i for token, i in self.special_ids.items() if i != self.unknown_id}
+        for name, token in self.named.items():
+            is_text = self.ids[token] == self.unknown_id or len(token) == 1
+            if name not in _HARMLESS_NAMES or not is_text:
+                found[token] = self.ids[token]
+        return found
 
     @property
     def moves_borders(self) -> bool:

@@ -1,10 +1,11 @@
 """The tokenizer's files of a store, for the model directory: a model is served with what it was trained with."""
 
 import json
-from pathlib import PurePosixPath
+from pathlib import Path
 
 from astrai_data.errors import StoreError
 from astrai_data.store import TokenStore
+from astrai_data.store.files import unreadable
 from astrai_data.store.identity import sha256_hex
 
 CONFIG = "tokenizer_config.json"
@@ -26,14 +27,21 @@ def tokenizer_files(store: TokenStore) -> dict[str, bytes]:
 
 def _read(store: TokenStore, name: str, digest: str) -> bytes:
     path = store.root / store.manifest.tokenizer["path"] / name
-    if PurePosixPath(name).name != name or not path.is_file():
-        raise StoreError("the store's tokenizer lacks a file", where=path, hint="`astrai inspect STORE --verify`")
-    content = path.read_bytes()
+    if Path(name).name != name:
+        raise StoreError("a file of the store's tokenizer lies elsewhere", where=store.root, got=name)
+    content = _content(path)
     if (got := sha256_hex(content)) != digest:
-        raise StoreError("a file of the store's tokenizer was changed", where=path, got=got, wanted=digest)
+        raise unreadable(path, f"SHA-256 {got}", wanted=digest)
     return content
 
 
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
 def _template_date(store: TokenStore) -> str | None:
-    pipeline = json.loads((store.root / store.manifest.pipeline["path"]).read_bytes())
+    pipeline = json.loads(_content(store.root / store.manifest.pipeline["path"]))
     return pipeline.get("config", {}).get("input", {}).get("template_date")

@@ -181,20 +181,20 @@ def test_marks_train_what_assistants_say_or_nothing(directory, messages, astray)
     ("template", "messages", "expected"),
     [  # old thinking goes, and the marks still tell
         (
-            marking("m.role == 'assistant'").replace("m.content }}<|im_end|>{% endgen", "m.content.split('>')[-1] }}{% endgen"),
+            marking("m.role == 'assistant'").replace("n %}{{ m.content }}<|im_end|>", "n %}{{ m.content[3:] }}"),
             talk("q", "<t>one", "r", "<t>two"),
             ["one", "two"],
         ),
         (
-            "{% for m in messages %}{% if m.role == 'assistant' %}{% if m.content %}" + MARKED
-            + "{% else %}{% generation %}<|im_end|>{% endgeneration %}{% endif %}{% else %}[{{ m.content }}]{% endif %}{% endfor %}",
+            "{% for m in messages %}{% if m.role != 'assistant' %}[{{ m.content }}]{% elif m.content %}" + MARKED
+            + "{% else %}{% generation %}<|im_end|>{% endgeneration %}{% endif %}{% endfor %}",
             talk("q", "", "ok", "ok"),
             ["<|im_end|>", "ok<|im_end|>"],
         ),
         ("{% generation %}" + NO_PROMPT + "{% endgeneration %}", talk("q", "ok"), "template_marks"),
         (NO_PROMPT + "{% generation %}!{% endgeneration %}", talk("q", "ok"), "template_marks"),
         (NO_PROMPT + "{% generation %}!{% endgeneration %}", talk("q", ""), "template_marks"),
-        (NO_PROMPT + "{% generation %}!{% endgeneration %}", talk("q", "ok", "r", "ok"), ["ok<|im_end|>"] * 2),
+        (NO_PROMPT + "{% generation %}!{% endgeneration %}", talk("q", "ok", "r", "ok"), "template_prefix"),
     ],
 )  # fmt: skip
 def test_marks_of_odd_templates(with_template, template, messages, expected):

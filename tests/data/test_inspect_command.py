@@ -233,3 +233,13 @@ print([name for name in {absent!r} if name in sys.modules], file=sys.stderr)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_a_failing_answer_leaves_the_file_that_is_there(store, tmp_path):
+    kept = tmp_path / "keep.txt"
+    kept.write_text("mine")
+    assert isinstance(run(store, "--sql", "select 1 from nope", "-o", str(kept)).exception, StoreError)
+    assert kept.read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["keep.txt"]
+    assert run(store, "--json", "-o", f"{store}/manifest.json").exit_code == 2
+    assert run(store, "--verify").exit_code == 0

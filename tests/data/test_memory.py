@@ -159,8 +159,8 @@ def test_300_strings_of_150_000_characters(tmp_path, tokenizer):
     for num_strings in (50, 300):
         path = write_long_strings(tmp_path / f"{num_strings}.jsonl", num_strings, 150_000)
         peaks.append(run_peak_mb(SMALL_WINDOWS, path, tokenizer))
-    # The accelerated tokenizer remembers words, up to some 150 MB of them.
-    assert peaks[1] < peaks[0] + 160
+    # The accelerated tokenizer remembers words, up to 300 MB of them; the slow test begins where it is full.
+    assert peaks[1] < min(peaks[0] + 300, MOST_MB)
     found = fates(tmp_path / "store-300.jsonl")
     assert list(found.texts.values()) == [long_string(i, 150_000) for i in range(300)]
 

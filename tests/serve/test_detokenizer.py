@@ -26,9 +26,7 @@ def metaspace(tmp_path_factory) -> Tokenizer:
     library.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     library.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never", split=False)
     replace = decoders.Replace("▁", " ")
-    library.decoder = decoders.Sequence(
-        [replace, decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    )
+    library.decoder = decoders.Sequence([replace, decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)])
     specials = [*CHATML_SPECIALS.values(), "<unk>"]
     trainer = trainers.BpeTrainer(vocab_size=700, special_tokens=specials + byte_tokens, show_progress=False)
     library.train_from_iterator(TRAINING_TEXT[:3], trainer)
@@ -40,7 +38,9 @@ def metaspace(tmp_path_factory) -> Tokenizer:
 
 
 def bytes_as_ids(tokenizer: Tokenizer, data: bytes) -> list[int]:
-    single = {tokenizer.token_bytes[i].tobytes(): i for i in range(len(tokenizer)) if len(tokenizer.token_bytes[i]) == 1}
+    single = {
+        tokenizer.token_bytes[i].tobytes(): i for i in range(len(tokenizer)) if len(tokenizer.token_bytes[i]) == 1
+    }
     return [single[bytes([byte])] for byte in data]
 
 
@@ -84,7 +84,9 @@ def test_any_text_comes_back_from_both(bpe, text):
         assert "\ufffd" in text or not any("\ufffd" in piece for piece in found)
 
 
-@pytest.mark.parametrize("text", ["The quick brown fox", " leading", "two  spaces", "emoji 😸 in between", "日本語", ""])
+@pytest.mark.parametrize(
+    "text", ["The quick brown fox", " leading", "two  spaces", "emoji 😸 in between", "日本語", ""]
+)
 def test_a_metaspace_tokenizer(metaspace, text):
     assert not metaspace.is_byte_level
     ids = metaspace.encode(text, add_special_tokens=False)

@@ -61,7 +61,8 @@ class Runs:
         for ids in sequences:
             self.pages.append([order.pop() for _ in range(-(-len(ids) // PAGE))])
         self.done = [0] * len(sequences)
-        self.logits = [torch.zeros(len(ids), model.config.vocab_size) for ids in sequences]
+        vocab_size, dtype = model.config.vocab_size, self.storage.keys.dtype
+        self.logits = [torch.zeros(len(ids), vocab_size, dtype=dtype) for ids in sequences]
 
     @torch.inference_mode()
     def step(self, counts: dict[int, int]) -> None:
@@ -113,7 +114,7 @@ def test_the_trainers_logits(sequences, changes):
         borders = torch.tensor([0, len(ids)], dtype=torch.int32)
         with torch.inference_mode():
             wanted = model(ids, torch.arange(len(ids)), PackedAttention(borders))
-        torch.testing.assert_close(got.double(), wanted, atol=1e-4, rtol=1e-5)  # kept in float32
+        torch.testing.assert_close(got, wanted, atol=1e-10, rtol=1e-10)
 
 
 @given(st.data())

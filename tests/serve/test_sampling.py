@@ -97,7 +97,11 @@ def test_penalties_come_first():
 
 @pytest.mark.parametrize(
     ("settings", "token", "logprob"),
-    [({"temperature": 0}, 1, -0.0659), ({"top_k": 1}, 1, 0.0), ({"temperature": 0, "top_k": 1, "top_p": 0}, 1, -0.0659)],
+    [
+        ({"temperature": 0}, 1, -0.0659),
+        ({"top_k": 1}, 1, 0.0),
+        ({"temperature": 0, "top_k": 1, "top_p": 0}, 1, -0.0659),
+    ],
 )
 def test_logprobs(settings, token, logprob):
     drawn = sample(tensor(1, 5, 2), SamplingParams(**settings), uniform=0.99)

@@ -32,7 +32,7 @@ def whole(tmp_path_factory, text_store, noisy):
     torch.set_num_threads(1)
     outcome = run(folder, text_store, model=noisy, **RUN)
     torch.set_num_threads(before)
-    assert outcome.step > 12
+    assert outcome.step > 9
     return folder
 
 
@@ -52,7 +52,7 @@ def assert_same_run(mine, theirs) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
-@pytest.mark.parametrize("stops", [[5], [1, 2, 11]])
+@pytest.mark.parametrize("stops", [[5], [1, 2, 8]])
 def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path, text_store, noisy, whole, workers, stops):
     for stop in stops:
         outcome = run(
@@ -65,7 +65,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path, text_store, no
 
 
 def test_the_number_of_workers_may_change(tmp_path, text_store, noisy, whole):
-    for workers, stop in ((2, 3), (0, 9), (1, 10)):
+    for workers, stop in ((2, 3), (0, 7), (1, 8)):
         run(tmp_path, text_store, model=noisy, **RUN, workers=workers, resume=True, callbacks=[StopAfter(stop)])
     run(tmp_path, text_store, model=noisy, **RUN, resume=True)
     assert_same_run(tmp_path, whole)
@@ -85,7 +85,7 @@ class Crash:
 def test_steps_after_the_checkpoint_are_done_again(tmp_path, text_store, noisy, whole):
     with pytest.raises(RuntimeError, match="crash"):
         run(tmp_path, text_store, model=noisy, **RUN | {"checkpoint_every": 4}, callbacks=[Crash(7)])
-    assert names(tmp_path) == ["epoch_0_step_4"]
+    assert names(tmp_path) == ["epoch_1_step_4"]
     assert len(metrics(tmp_path)) == 7
     with (tmp_path / "run" / "metrics.jsonl").open("a") as file:
         file.write('{"step": 3, "lo')  # a line that a kill cut
@@ -198,7 +198,7 @@ OTHER = {
 def test_what_would_make_it_another_run_is_refused(tmp_path, text_store, two_checkpoints, key):
     shutil.copytree(two_checkpoints / "run", tmp_path / "run")
     value, word = OTHER[key]
-    changes = {"model": str(two_checkpoints / "model.json")} | {key: value}
+    changes = {key: value}
     with pytest.raises(Exception, match=r"(?s)another|does not belong") as caught:
         run(tmp_path, text_store, max_steps=3, resume=True, **changes)
     assert word in str(caught.value)
@@ -211,13 +211,13 @@ def test_another_store_is_refused(tmp_path, two_checkpoints, text_store):
     shutil.copytree(two_checkpoints / "run", tmp_path / "run")
     other = make_text_store(tmp_path / "other", 50)
     with pytest.raises(LoadError, match="other data"):
-        run(tmp_path, other, model=str(two_checkpoints / "model.json"), max_steps=3, resume=True)
+        run(tmp_path, other, max_steps=3, resume=True)
 
 
 def test_settings_that_change_are_told(tmp_path, text_store, two_checkpoints, caplog):
     shutil.copytree(two_checkpoints / "run", tmp_path / "run")
     with caplog.at_level("INFO", "astrai.train"):
-        run(tmp_path, text_store, model=str(two_checkpoints / "model.json"), max_steps=3, resume=True, lr=5e-3)
+        run(tmp_path, text_store, max_steps=3, resume=True, lr=5e-3)
     assert "lr 0.01 -> 0.005" in caplog.text
     assert "output_dir" not in caplog.text
 

@@ -80,7 +80,7 @@ def test_a_signal_ends_with_a_checkpoint_and_130(tmp_path, text_store, number):
 WRONG = {
     "nothing given": ([], 2, ["--data, --model, --output-dir"]),
     "an unknown option": (["--max-stepz", "3"], 2, ["--max-steps"]),
-    "a wrong word": (["--lr", "fast"], 2, ["fast"]),
+    "a wrong word": (["--lr", "fast"], 2, ["--lr", "valid number"]),
     "a wrong number": (["--epochs", "0"], 2, ["epochs", "above 0"]),
     "a wrong choice": (["--strategy", "sftt"], 2, ["sft"]),
     "no store": (["--data", "nowhere", "--model", "nano", "-o", "run"], 1, ["error: there is no token store here"]),

@@ -1,0 +1,318 @@
+"""The OpenAI routes against a real server: one text however it is asked for, honest errors, nobody's pages kept."""
+
+import json
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import openai
+import pytest
+
+from astrai_data.tokenizer import Tokenizer
+from astrai_serve.api.service import chat_prompt_ids
+from tests.data.toys import TRAINING_TEXT
+from tests.serve.serving import served, write_model
+
+CHAT, TEXT = "chat/completions", "completions"
+QUESTION = [{"role": "user", "content": "Wer ist über allen Gipfeln?"}]
+
+
+@pytest.fixture(scope="module", params=["near ties", "trained"])
+def server(request, models, tmp_path_factory):
+    directory = write_model(tmp_path_factory.mktemp("models") / "toy", models[request.param])
+    with served(directory, "--port", 0) as running:
+        running.kind, running.directory = request.param, directory
+        yield running
+
+
+@pytest.fixture(scope="module")
+def near_ties_only(server):
+    if server.kind != "near ties":
+        pytest.skip("one model is enough")
+    return server
+
+
+@pytest.fixture
+def one(near_ties_only):
+    """The server, idle and with every page free before and after."""
+    near_ties_only.wait_until_idle()
+    yield near_ties_only
+    near_ties_only.wait_until_idle()
+
+
+def requests(count: int = 8) -> list[tuple[str, dict]]:
+    """Greedy requests on both routes, of different lengths."""
+    settings = {"temperature": 0, "max_tokens": 30, "ignore_eos": True}
+    chats = [
+        (CHAT, {"messages": [{"role": "user", "content": text[: 10 * i]}]}) for i, text in enumerate(TRAINING_TEXT)
+    ]
+    texts = [(TEXT, {"prompt": text[: 5 + i]}) for i, text in enumerate(TRAINING_TEXT)]
+    return [(path, body | settings) for path, body in (chats + texts)[:count]]
+
+
+def text_of(path: str, body: dict) -> str:
+    choice = body["choices"][0]
+    return choice["message"]["content"] if path == CHAT else choice["text"]
+
+
+def joined(path: str, events: list[str]) -> str:
+    chunks = [json.loads(event) for event in events[:-1]]
+    choices = [choice for chunk in chunks for choice in chunk["choices"]]
+    return "".join(choice["delta"].get("content", "") if path == CHAT else choice["text"] for choice in choices)
+
+
+def test_streamed_or_not_alone_or_among_eight_it_is_the_same_text(server):
+    asked = requests()
+    alone = [text_of(path, server.post(path, **body).json()) for path, body in asked]
+    streamed = [joined(path, server.stream(path, **body)) for path, body in asked]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda one: text_of(one[0], server.post(one[0], **one[1]).json()), asked))
+        both = list(pool.map(lambda one: joined(one[0], server.stream(one[0], **one[1])), asked))
+    assert all(alone)
+    assert alone == streamed == together == both
+    server.wait_until_idle()
+
+
+def test_whole_chat(one):
+    body = one.post(CHAT, messages=QUESTION, temperature=0, max_tokens=5, ignore_eos=True, model="toy").json()
+    assert body["object"] == "chat.completion"
+    assert body["id"].startswith("chatcmpl-")
+    assert abs(body["created"] - time.time()) < 60
+    assert body["model"] == "toy"
+    [choice] = body["choices"]
+    assert (choice["index"], choice["finish_reason"], choice["message"]["role"]) == (0, "length", "assistant")
+    ids = chat_prompt_ids(Tokenizer.from_pretrained(one.directory), QUESTION, "2024-07-26")
+    count = len(ids)
+    assert body["usage"] == {"prompt_tokens": count, "completion_tokens": 5, "total_tokens": count + 5}
+
+
+def test_streamed_chat_in_its_order(one):
+    options = {"messages": QUESTION, "temperature": 0, "max_tokens": 5, "ignore_eos": True, "n": 2}
+    *chunks, usage, done = one.stream(CHAT, **options, stream_options={"include_usage": True})
+    assert done == "[DONE]"
+    usage = json.loads(usage)
+    assert usage["choices"] == []
+    assert usage["usage"]["completion_tokens"] == 10
+    chunks = [json.loads(chunk) for chunk in chunks]
+    assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
+    assert len({(chunk["id"], chunk["created"], chunk["model"]) for chunk in chunks}) == 1
+    assert all(chunk["usage"] is None for chunk in chunks)
+    for index in range(2):
+        choices = [choice for chunk in chunks for choice in chunk["choices"] if choice["index"] == index]
+        assert choices[0]["delta"] == {"role": "assistant", "content": ""}
+        assert [choice["finish_reason"] for choice in choices] == [None] * (len(choices) - 1) + ["length"]
+        assert choices[-1]["delta"] == {}
+
+
+def test_no_usage_unless_asked_for(one):
+    chunks = [json.loads(event) for event in one.stream(TEXT, prompt="In 1987", max_tokens=2)[:-1]]
+    assert not any("usage" in chunk for chunk in chunks)
+    assert {chunk["object"] for chunk in chunks} == {"text_completion"}
+
+
+def test_several_prompts_and_choices_have_stable_indices(one):
+    settings = {"max_tokens": 8, "seed": 3, "ignore_eos": True}
+    prompts = ["In 1987", "def add"]
+    body = one.post(TEXT, prompt=prompts, n=3, **settings).json()
+    assert [choice["index"] for choice in body["choices"]] == list(range(6))
+    texts = [choice["text"] for choice in body["choices"]]
+    assert len(set(texts)) > 3
+    again = [one.post(TEXT, prompt=prompt, n=3, **settings).json()["choices"] for prompt in prompts]
+    assert [choice["text"] for choices in again for choice in choices] == texts
+    assert body["usage"]["completion_tokens"] == 48
+
+
+def test_prompts_may_be_ids_and_a_chat_is_its_ids(one):
+    tokenizer = Tokenizer.from_pretrained(one.directory)
+    ids = chat_prompt_ids(tokenizer, QUESTION, "2024-07-26")
+    settings = {"temperature": 0, "max_tokens": 20, "ignore_eos": True}
+    by_chat = one.post(CHAT, messages=QUESTION, **settings).json()
+    by_ids = one.post(TEXT, prompt=ids, **settings).json()
+    parts = [{"role": "user", "content": [{"type": "text", "text": QUESTION[0]["content"]}]}]
+    by_parts = one.post(CHAT, messages=parts, **settings).json()
+    assert text_of(CHAT, by_chat) == text_of(TEXT, by_ids) == text_of(CHAT, by_parts)
+    assert by_chat["usage"] == by_ids["usage"] == by_parts["usage"]
+    both = one.post(TEXT, prompt=[ids, tokenizer.encode("In 1987")], **settings).json()
+    assert both["choices"][0]["text"] == text_of(TEXT, by_ids)
+
+
+def test_null_is_absent(one):
+    names = ["temperature", "top_p", "top_k", "min_p", "stop", "n", "seed", "stream", "stream_options", "tools", "user"]
+    names += ["tool_choice", "logit_bias", "response_format", "logprobs", "frequency_penalty", "presence_penalty"]
+    settings = {"messages": QUESTION, "seed": 1, "max_tokens": 5}
+    nulls = dict.fromkeys(names) | settings
+    assert text_of(CHAT, one.post(CHAT, **nulls).json()) == text_of(CHAT, one.post(CHAT, **settings).json())
+
+
+def test_max_tokens_null_is_the_rest_of_the_context(one):
+    body = one.post(TEXT, prompt="In 1987", temperature=0, max_tokens=None, ignore_eos=True).json()
+    assert body["usage"]["total_tokens"] == 256
+    assert body["choices"][0]["finish_reason"] == "length"
+
+
+def test_stop_strings(server):
+    if server.kind != "trained":
+        pytest.skip("it needs a model that says what we know")
+    prompt = {"prompt": "<|bos|>The quick", "temperature": 0, "max_tokens": 60}
+    whole = server.post(TEXT, **prompt).json()
+    assert (text_of(TEXT, whole), whole["choices"][0]["finish_reason"]) == (TRAINING_TEXT[0][9:], "stop")
+    for stop, wanted in [("mps ov", " brown fox ju"), (["zzz", "lazy", "over"], " brown fox jumps "), ("all.", None)]:
+        body = server.post(TEXT, **prompt, stop=stop).json()
+        wanted = TRAINING_TEXT[0][9:-4] if wanted is None else wanted
+        assert text_of(TEXT, body) == wanted == joined(TEXT, server.stream(TEXT, **prompt, stop=stop))
+        assert body["choices"][0]["finish_reason"] == "stop"
+
+
+BAD = [
+    (CHAT, {}, 400, "messages"),
+    (CHAT, {"messages": []}, 400, "messages"),
+    (CHAT, {"messages": "hi"}, 400, "messages"),
+    (CHAT, {"messages": [{"role": "user"}]}, 400, "messages"),
+    (CHAT, {"messages": [{"content": "x"}]}, 400, "messages"),
+    (CHAT, {"messages": [{"role": "user", "content": "\ud800"}]}, 400, "messages"),
+    (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "messages.0.content.0"),
+    (CHAT, {"messages": QUESTION, "temperature": 2.1}, 400, "temperature"),
+    (CHAT, {"messages": QUESTION, "temperature": "1"}, 400, "temperature"),
+    (CHAT, {"messages": QUESTION, "top_k": 0}, 400, "top_k"),
+    (CHAT, {"messages": QUESTION, "max_tokens": 0}, 400, "max_tokens"),
+    (CHAT, {"messages": QUESTION, "n": 0}, 400, "n"),
+    (CHAT, {"messages": QUESTION, "stop": 3}, 400, "stop"),
+    (CHAT, {"messages": QUESTION, "stop": ["a", 3]}, 400, "stop"),
+    (CHAT, {"messages": QUESTION, "seed": -1}, 400, "seed"),
+    (CHAT, {"messages": QUESTION, "stream": "yes"}, 400, "stream"),
+    (CHAT, {"messages": QUESTION, "stream_options": {"include_usage": True}}, 400, "stream_options"),
+    (CHAT, {"messages": QUESTION, "tools": [{"type": "function"}]}, 400, "tools"),
+    (CHAT, {"messages": QUESTION, "tool_choice": "required"}, 400, "tool_choice"),
+    (CHAT, {"messages": QUESTION, "response_format": {"type": "json_object"}}, 400, "response_format"),
+    (CHAT, {"messages": QUESTION, "logprobs": True}, 400, "logprobs"),
+    (CHAT, {"messages": QUESTION, "logit_bias": {"1": 1}}, 400, "logit_bias"),
+    (CHAT, {"messages": QUESTION, "temprature": 1}, 400, "temprature"),
+    (CHAT, {"messages": QUESTION, "model": "other"}, 404, "model"),
+    (CHAT, {"messages": [{"role": "user", "content": "word " * 300}]}, 400, "messages"),
+    (TEXT, {"prompt": ""}, 400, "prompt"),
+    (TEXT, {"prompt": []}, 400, "prompt"),
+    (TEXT, {"prompt": 3}, 400, "prompt"),
+    (TEXT, {"prompt": ["a", 3]}, 400, "prompt"),
+    (TEXT, {"prompt": [5, 100_000]}, 400, "prompt"),
+    (TEXT, {"prompt": [5, -1]}, 400, "prompt"),
+    (TEXT, {"prompt": "word " * 300}, 400, "prompt"),
+    (TEXT, {"prompt": "x", "echo": True}, 400, "echo"),
+    (TEXT, {"prompt": "x", "logprobs": 2}, 400, "logprobs"),
+    (TEXT, {"prompt": "x", "best_of": 2}, 400, "best_of"),
+]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("path", "body", "status", "param"), BAD, ids=lambda value: str(value)[:60])
+def test_bad_requests_name_the_field(one, path, body, status, param, stream):
+    body = {"stream": True} | body if stream and "stream_options" not in body else body
+    raw = json.dumps(body).encode()
+    answer = one.client.post(f"/v1/{path}", content=raw, headers={"content-type": "application/json"})
+    assert answer.status_code == status, answer.text
+    error = answer.json()["error"]
+    assert (error["param"], error["type"]) == (param, "invalid_request_error")
+    assert error["message"]
+
+
+def test_the_context_error_says_got_and_wanted(one):
+    error = one.post(TEXT, prompt=[300] * 256).json()["error"]
+    assert error["code"] == "context_length_exceeded"
+    assert "256 tokens" in error["message"]
+    assert "at most 255" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "status", "words"),
+    [
+        (b"", 400, "body"),
+        (b'{"prompt": ', 400, "not JSON"),
+        (b'{"prompt": "x", "temperature": NaN}', 400, "temperature"),
+        (b"[" * 100_000, 400, ""),
+        (b"\xff\xfe", 400, ""),
+        (b'"x"', 400, "body"),
+        (b'{"prompt": "' + b"x" * 17 * 2**20 + b'"}', 413, "at most"),
+    ],
+    ids=["empty", "cut", "nan", "deep", "no utf-8", "no object", "large"],
+)
+def test_bodies_that_are_no_requests(one, raw, status, words):
+    answer = one.client.post("/v1/completions", content=raw, headers={"content-type": "application/json"})
+    assert answer.status_code == status
+    assert words in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/nothing", 404), ("GET", "/v1/completions", 405), ("GET", "/v1/models/other", 404)],
+)
+def test_other_errors_have_the_same_shape(one, method, path, status):
+    answer = one.client.request(method, path)
+    assert answer.status_code == status
+    assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+
+
+def test_models_and_health(one):
+    [card] = one.client.get("/v1/models").json()["data"]
+    assert (card["id"], card["object"], card["context_length"]) == ("toy", "model", 256)
+    assert one.client.get("/v1/models/toy").json() == card
+    health = one.client.get("/health")
+    assert health.status_code == 200
+    assert health.json()["status"] == "ok"
+    assert health.json()["answers_independent_of_batch"]
+    assert set(one.client.get("/stats").json()) == {"total_tasks", "total_tokens", "active_tasks", "waiting_queue"}
+
+
+LONG = {"temperature": 0, "max_tokens": None, "ignore_eos": True}
+
+
+def leave(server, body: dict, after_bytes: int) -> None:
+    """Send a request over a bare socket, read a little, and close without a word."""
+    raw = json.dumps(body).encode()
+    head = f"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(raw)}"
+    url = httpx.URL(server.url)
+    with socket.create_connection((url.host, url.port)) as sock:
+        sock.sendall(head.encode() + b"\r\n\r\n" + raw)
+        while after_bytes > 0:
+            after_bytes -= len(sock.recv(after_bytes))
+
+
+@pytest.mark.parametrize("after_bytes", [0, 1, 2000])
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("n", [1, 20])
+def test_a_client_that_leaves_keeps_nothing(one, after_bytes, stream, n):
+    before = one.client.get("/stats").json()["total_tokens"]
+    leave(one, {"prompt": "In 1987", "stream": stream, "n": n, **LONG}, after_bytes if stream else 0)
+    one.wait_until_idle()
+    assert one.client.get("/stats").json()["total_tokens"] - before < n * 250  # it did not run to its end
+    assert one.post(TEXT, prompt="x", max_tokens=2).status_code == 200
+
+
+def test_twenty_streams_all_go_on(one):
+    def last_line(number: int) -> str:
+        body = {"prompt": f"In {number}", "stream": True, **LONG}
+        with (
+            httpx.Client(base_url=one.url, timeout=60) as client,
+            client.stream("POST", "/v1/completions", json=body) as response,
+        ):
+            return [line for line in response.iter_lines() if line][-1]
+
+    with ThreadPoolExecutor(20) as pool:
+        assert list(pool.map(last_line, range(20))) == ["data: [DONE]"] * 20
+
+
+def test_the_official_client(server):
+    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+    asked = {"model": "toy", "messages": QUESTION, "temperature": 0, "max_tokens": 20}
+    whole = client.chat.completions.create(**asked)
+    chunks = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
+    pieces = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
+    assert "".join(pieces) == whole.choices[0].message.content
+    assert chunks[-1].usage == whole.usage
+    text = client.completions.create(model="toy", prompt="In 1987", max_tokens=5, temperature=0)
+    assert text.usage.completion_tokens <= 5
+    assert [model.id for model in client.models.list()] == ["toy"]
+    with pytest.raises(openai.NotFoundError):
+        client.chat.completions.create(**asked | {"model": "other"})
+    with pytest.raises(openai.BadRequestError) as raised:
+        client.completions.create(model="toy", prompt="word " * 300)
+    assert raised.value.code == "context_length_exceeded"
