@@ -14,6 +14,7 @@ from typing import BinaryIO, TextIO
 import orjson
 from rich.console import Console
 
+from astrai_data.errors import StoreError
 from astrai_data.inspect.numbers import counted
 from astrai_data.inspect.printable import printable, printable_cell
 from astrai_data.store import TokenStore, read_manifest
@@ -49,6 +50,8 @@ def paper(path: str | None) -> Iterator[Paper]:
         sys.stdout.reconfigure(errors="backslashreplace")
         yield Paper(sys.stdout.buffer, _console(sys.stdout))
         return
+    if not Path(path).parent.is_dir():
+        raise StoreError("the answer cannot be written", where=path, got="no such folder", hint="make the folder first")
     with replacing(Path(path)) as temporary, temporary.open("wb") as out:
         text = io.TextIOWrapper(out, encoding="utf-8", errors="backslashreplace", write_through=True)
         yield Paper(out, _console(text))
