@@ -17,7 +17,8 @@ from astrai_train.errors import TrainConfigError
 
 if TYPE_CHECKING:
     from astrai_train.plan import Plan
-    from astrai_train.trainer import Outcome, Trainer
+    from astrai_train.report import Outcome
+    from astrai_train.trainer import Trainer
 
 INTERRUPTED = 130
 SHORT = {"output_dir": "-o"}
@@ -75,10 +76,9 @@ def _check_options(options: dict[str, Any]) -> None:
 
 
 def _saved_settings(output: Path) -> dict[str, Any]:
-    from astrai_train.checkpoint.resume import find_saved
+    from astrai_train.checkpoint.resume import saved_settings
 
-    saved = find_saved(output)
-    return {} if saved is None else {key: value for key, value in saved.settings.items() if key not in UNSAVED}
+    return {key: value for key, value in saved_settings(output).items() if key not in UNSAVED}
 
 
 def _set_up_logging(verbose: bool, quiet: bool) -> None:

@@ -13,8 +13,9 @@ from astrai_train.errors import TrainError
 from astrai_train.models import PRESETS
 from astrai_train.occupancy import occupied
 from astrai_train.plan import Plan, make_plan
+from astrai_train.report import Outcome
 from astrai_train.start_model import choose_model
-from astrai_train.trainer import Outcome, Trainer
+from astrai_train.trainer import Trainer
 
 PLACES = ("data", "model", "output_dir")
 """Keys that say where something is, not what: a run may have been moved."""

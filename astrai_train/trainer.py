@@ -10,12 +10,12 @@ The loss is brought to the host once a step, to be looked at before the weights 
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 import torch
 
+from astrai_data.load import LoadError
 from astrai_train.callbacks import notify
 from astrai_train.checkpoint.optimizer_state import optimizer_tensors, restore_optimizer
 from astrai_train.checkpoint.random_state import random_state, restore_random_state, seed_all
@@ -25,50 +25,10 @@ from astrai_train.checkpoint.write import Snapshot, delete_old, write_checkpoint
 from astrai_train.errors import NonFiniteError
 from astrai_train.optim import build_adamw, clip_gradient, gradient_norm
 from astrai_train.plan import Plan
+from astrai_train.report import FINISHED, Outcome, StepReport
 from astrai_train.step import accumulate_gradient, mean_loss
-from astrai_train.stop import Stop
+from astrai_train.stop import INTERRUPTED, OUT_OF_TIME, Stop
 from astrai_train.strategies import TokenBatch
-
-FINISHED = "finished"
-
-
-@dataclass(frozen=True)
-class StepReport:
-    """One line of `metrics.jsonl`.
-
-    Attributes:
-        step: optimizer steps done, this one included.
-        epoch: of the step's last micro-batch, from 0.
-        tokens: consumed since the run's begin.
-        labels: trained in this step.
-        loss: their mean; 0 where there is none.
-        lr: of this step.
-        grad_norm: of this step, before clipping.
-        tokens_per_s: of this step, without evaluations and checkpoints.
-        seconds: spent in steps since the run's begin.
-        val_loss: mean over the validation split after this step, where it was evaluated.
-    """
-
-    step: int
-    epoch: int
-    tokens: int
-    labels: int
-    loss: float
-    lr: float
-    grad_norm: float
-    tokens_per_s: float
-    seconds: float
-    val_loss: float | None = None
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended: `reason` is `finished`, `interrupted` or `max_seconds`."""
-
-    reason: str
-    step: int
-    checkpoint: Path
-    last: StepReport | None
 
 
 class Trainer:
@@ -79,6 +39,7 @@ class Trainer:
         model, optimizer, loader: as they stand.
         callbacks: called in order; see `astrai_train.callbacks`.
         step, num_batches, tokens, seconds: done since the run's begin.
+        newest: the newest checkpoint; None: there is none yet.
 
     Args:
         plan: from `make_plan`; with a saved run, training goes on from it.
@@ -96,32 +57,41 @@ class Trainer:
         self.loader = plan.loader()
         self._loss, self._schedule = plan.loss(), plan.schedule()
         self._tokenizer = tokenizer_files(plan.store)
-        self._saved_at: Path | None = None
+        self.newest: Path | None = None
         self._stop = Stop(plan.config.max_seconds)
         self._began = self.step
         if plan.saved:
             self._restore(plan.saved)
 
     def run(self) -> Outcome:
-        """Train to the end, or until a signal or the time limit; always ends with a checkpoint.
+        """Train to the end, or until a signal or the time limit; ends with a checkpoint, if with no error.
 
         Raises:
             NonFiniteError: a loss or gradient that is no number.
             AstraiError: data that cannot be read, or a checkpoint that cannot be written.
         """
-        outcome = last = None
+        outcome = None
         with self._stop:
             try:
                 notify(self.callbacks, "on_train_begin", self)
-                while self.step < self.plan.total_steps and self._stop.reason() is None:
-                    last = self._reported_step()
-                self._save()
+                last = self._steps()
+                self.save()
                 reason = FINISHED if self.step >= self.plan.total_steps else self._stop.reason()
-                outcome = Outcome(reason, self.step, self._saved_at, last)
+                outcome = Outcome(reason, self.step, self.newest, last)
             finally:
                 self.loader.close()
                 notify(self.callbacks, "on_train_end", self, outcome)
         return outcome
+
+    def _steps(self) -> StepReport | None:
+        last = None
+        try:
+            while self.step < self.plan.total_steps and self._stop.reason() is None:
+                last = self.next_step()
+        except LoadError:  # a signal to the whole process group ends the loader's workers as well
+            if self._stop.reason() != INTERRUPTED:
+                raise
+        return last
 
     def seconds_left(self) -> float:
         """Until the run's end or the time limit, by the speed so far."""
@@ -130,23 +100,24 @@ class Trainer:
         limit = self._stop.seconds_left()
         return by_speed if limit is None else min(by_speed, limit)
 
-    def _reported_step(self) -> StepReport:
+    def next_step(self) -> StepReport:
+        """Train one step, and do what is due after it: evaluate, report, write a checkpoint."""
         if self.step == self._began:
             self._begin_s = time.monotonic()
         values = self._one_step()
         config = self.plan.config
-        is_last = self.step == self.plan.total_steps
+        is_last = self.step == self.plan.total_steps or self._stop.reason() == OUT_OF_TIME
         evaluate = self.plan.validation and (is_last or _is_due(self.step, config.validate_every))
         report = StepReport(**values, val_loss=self._validate() if evaluate else None)
         notify(self.callbacks, "on_step_end", self, report)
         if _is_due(self.step, config.checkpoint_every):
-            self._save()
+            self.save()
         return report
 
     def _one_step(self) -> dict:
         begin_s, place = time.perf_counter(), self.loader.state_dict()
         window = self.plan.length.window(self.num_batches)
-        batches = [self._loss.prepare(next(self.loader)) for _ in range(window)]
+        batches = self._fetch(window, place)
         lr = self._schedule.at(self.step)
         loss, norm = self._update(batches, lr, place)
         seconds = time.perf_counter() - begin_s
@@ -166,6 +137,13 @@ class Trainer:
             "tokens_per_s": round(num_tokens / seconds, 1),
             "seconds": round(self.seconds, 3),
         }
+
+    def _fetch(self, window: int, place: dict) -> list[TokenBatch]:
+        try:
+            return [self._loss.prepare(next(self.loader)) for _ in range(window)]
+        except LoadError:
+            self.loader.load_state_dict(place)  # a step that was not made has consumed nothing
+            raise
 
     def _update(self, batches: list[TokenBatch], lr: float, place: dict) -> tuple[float, float]:
         """Update the weights, unless there is no label: that would only decay them. (loss, norm of the gradient)."""
@@ -199,10 +177,10 @@ class Trainer:
         limit = self.plan.config.validation_tokens
         return mean_loss(self.model, self._loss, _up_to(batches, limit), self.plan.precision)
 
-    def _save(self) -> None:
+    def save(self) -> None:
         """Write a checkpoint, unless there is one of this very step."""
         length, config = self.plan.length, self.plan.config
-        if self._saved_at is not None and self._saved_step == self.step:
+        if self.newest is not None and self._saved_step == self.step:
             return
         random, others = random_state(self.plan.precision.device)
         snapshot = Snapshot(
@@ -215,9 +193,9 @@ class Trainer:
             state=self._state() | {"random": others},
             settings=config.to_dict(),
         )
-        self._saved_at, self._saved_step = write_checkpoint(self.output, snapshot), self.step
+        self.newest, self._saved_step = write_checkpoint(self.output, snapshot), self.step
         delete_old(self.output, config.keep)
-        notify(self.callbacks, "on_checkpoint", self, self._saved_at)
+        notify(self.callbacks, "on_checkpoint", self, self.newest)
 
     def _state(self) -> dict:
         """What a checkpoint says in `training/state.json`, but for random numbers."""
@@ -242,7 +220,7 @@ class Trainer:
         self.loader.load_state_dict(state["data"])
         self.step, self.num_batches = state["step"], state["num_batches"]
         self.tokens, self.seconds = state["tokens"], state["seconds"]
-        self._began, self._saved_at, self._saved_step = self.step, saved.path, self.step
+        self._began, self.newest, self._saved_step = self.step, saved.path, self.step
         restore_random_state(saved.random(), state["random"], self.plan.precision.device)
 
 

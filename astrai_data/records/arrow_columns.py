@@ -88,7 +88,7 @@ def _json(array: pa.Array, field: WantedField) -> tuple[pa.Array, Misfits]:
     misfits: Misfits = {}
     for row in range(len(array)):
         try:
-            value = array[row].as_py()
+            value = _python(array[row])
             values.append(None if value is None else orjson.dumps(value, default=_plain))
         except UnicodeDecodeError as error:
             values.append(None)
@@ -97,6 +97,19 @@ def _json(array: pa.Array, field: WantedField) -> tuple[pa.Array, Misfits]:
             values.append(None)
             misfits[row] = "wrong_type", f"field {field.own_name!r}: got {array.type}, not JSON: {error}"
     return pa.array(values, pa.large_binary()).cast(field.spec.type), misfits
+
+
+def _python(scalar: pa.Scalar) -> object:
+    """The value as Python has it; times that are finer or further than Python's own as text, or as their number."""
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError:
+        raise
+    except (ValueError, OverflowError):
+        try:
+            return scalar.cast(pa.string()).as_py()
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            return getattr(scalar, "value", None)
 
 
 def _plain(value: object) -> str:
@@ -134,7 +147,7 @@ def _reject(
 def _readable(scalar: pa.Scalar) -> object:
     """The value, with replacement characters for what is not UTF-8 in it."""
     try:
-        return scalar.as_py()
+        return _python(scalar)
     except UnicodeDecodeError:
         pass
     match scalar:

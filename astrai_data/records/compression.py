@@ -32,7 +32,7 @@ def decompress(blocks: Iterable[bytes], compression: str, block_bytes: int) -> I
     size = 0
     damage: Exception | None = None
     try:
-        for piece in _pieces(blocks, _OPENERS[compression]):
+        for piece in _cut(_pieces(blocks, _OPENERS[compression]), block_bytes):
             gathered.append(piece)
             size += len(piece)
             if size >= block_bytes:
@@ -44,6 +44,13 @@ def decompress(blocks: Iterable[bytes], compression: str, block_bytes: int) -> I
         yield b"".join(gathered)
     if damage:
         raise DamagedStreamError(str(damage)) from damage
+
+
+def _cut(pieces: Iterable[bytes], most: int) -> Iterator[bytes]:
+    """`pieces` with none above `most` bytes: what is parsed at once takes several times its size."""
+    for piece in pieces:
+        for begin in range(0, len(piece), most):
+            yield piece[begin : begin + most]
 
 
 def _pieces(blocks: Iterable[bytes], opener: Callable) -> Iterator[bytes]:

@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
 
 from astrai_data.errors import InputError
 from astrai_data.records.patterns import match
@@ -45,10 +46,21 @@ def is_local(path: str) -> bool:
     return "://" not in path or path.startswith("file://")
 
 
+def _local_path(path: str) -> str:
+    """The path behind a `file://` URL, with its %-escapes undone; a path as it is."""
+    if not path.startswith("file://"):
+        return path
+    parts = urlsplit(path)
+    if parts.netloc not in ("", "localhost"):
+        hint = "write file:///path, or the path alone"
+        raise InputError("a file:// URL names another machine", where=path, got=parts.netloc, hint=hint)
+    return unquote(parts.path)
+
+
 def find_files(path: str) -> tuple[list[FoundFile], bool]:
     """The files that `path` names, and whether it is a directory. Raises `InputError` where there is none."""
     if is_local(path):
-        return _find_local(os.path.abspath(path.removeprefix("file://")))
+        return _find_local(os.path.abspath(_local_path(path)))
     return _find_remote(path)
 
 

@@ -81,12 +81,14 @@ class _Pool:
                 for connection in wait(list(self._busy)):
                     self._hear(connection)
         finally:
-            self._stop([process for process, _ in self._busy.values()])
+            self._stop()
 
-    def _stop(self, processes: list[multiprocessing.Process]) -> None:
-        for process in processes:
+    def _stop(self) -> None:
+        """Stop who is still busy; who waits for a task hears that nobody will send one."""
+        for connection, (process, _) in self._busy.items():
+            connection.close()
             process.terminate()
-        for process in processes:
+        for process, _ in self._busy.values():
             process.join(STOP_S)
             process.kill()
             process.join()
@@ -108,16 +110,17 @@ class _Pool:
             self._busy[connection] = (process, spec)
 
     def _hear(self, connection: Connection) -> None:
-        process, spec = self._busy.pop(connection)
+        process, spec = self._busy[connection]
         try:
             error = connection.recv()
         except (EOFError, ConnectionError):
+            del self._busy[connection]
             self._died(process, spec)
             return
         if error is not None:
-            self._busy[connection] = (process, spec)
             raise error
         self._done(spec)
+        del self._busy[connection]
         self._give(connection, process)
 
     def _died(self, process: multiprocessing.Process, spec: TaskSpec) -> None:
@@ -138,9 +141,9 @@ class _Pool:
 
 
 def _death(exit_code: int | None) -> str:
-    if exit_code == -signal.SIGKILL:
-        return "killed: out of memory?"
-    return f"exit code {exit_code}" if exit_code is None or exit_code >= 0 else signal.Signals(-exit_code).name
+    if exit_code is None or exit_code >= 0:
+        return f"exit code {exit_code}"
+    return "killed: out of memory?" if exit_code == -signal.SIGKILL else f"signal {-exit_code}"
 
 
 def _start_fork_server() -> None:

@@ -12,7 +12,7 @@ import orjson
 import pyarrow as pa
 import xxhash
 
-from astrai_data.config import InputSpec, PipelineConfig
+from astrai_data.config import PipelineConfig
 from astrai_data.errors import PipelineConfigError
 from astrai_data.records import InputFile, InputRange, cut_inputs, expand_inputs
 from astrai_data.run.task import TaskSpec
@@ -69,9 +69,8 @@ def make_plan(config: PipelineConfig, tokenizer: Tokenizer) -> RunPlan:
 
 def with_inputs(config: PipelineConfig, inputs: list[str]) -> PipelineConfig:
     """The configuration with the command line's inputs after its own."""
-    added = [InputSpec(path=path).model_dump(exclude_unset=True) for path in inputs]
     own = [spec.model_dump(exclude_unset=True) for spec in config.data.inputs]
-    return config.with_values({"data.inputs": own + added})
+    return config.with_values({"data.inputs": [*own, *({"path": path} for path in inputs)]})
 
 
 def inputs_table(plan: RunPlan, num_records: Counter[int]) -> pa.Table:

@@ -61,7 +61,7 @@ class Render:
             return {}
         whole = self.template, self.scope, self.messages, self.add_generation_prompt, self.text
         render = MarkedRender(*whole, self.marks, speakers)
-        for index in render.find_strays([index for index in wanted if index in set(speakers)]):
+        for index in render.find_strays([i for i in wanted if self.messages[i]["role"] == "assistant"]):
             begin, end = render.mark_of(index)
             mark = shorten(self.text[begin:end])
             message = f"the generation mark {mark} does not stand around what message {index} (assistant) says"

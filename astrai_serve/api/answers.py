@@ -8,7 +8,7 @@ from typing import TypeVar
 from fastapi import Request
 
 from astrai_serve.engine import Engine, Job, SamplingParams, Sequence, Update
-from astrai_serve.errors import GenerationError
+from astrai_serve.errors import GenerationError, RequestError
 
 T = TypeVar("T")
 
@@ -24,13 +24,21 @@ class Answers:
         engine: to work.
         prompts: ids.
         params: for all of them.
+        prompt_field: what the request calls its prompt.
         num_choices: answers to each prompt; the answer at prompt p and choice c has index p * num_choices + c.
 
     Raises:
         RequestError: as `Engine.submit`.
     """
 
-    def __init__(self, engine: Engine, prompts: list[list[int]], params: SamplingParams, num_choices: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        prompts: list[list[int]],
+        params: SamplingParams,
+        num_choices: int,
+        prompt_field: str = "prompt",
+    ) -> None:
         self._engine = engine
         self._loop = asyncio.get_running_loop()
         self._updates: asyncio.Queue[tuple[int, Update]] = asyncio.Queue()
@@ -41,7 +49,7 @@ class Answers:
             for index, prompt in enumerate(prompts)
             for choice in range(num_choices)
         ]
-        self.sequences: list[Sequence] = engine.submit(jobs)
+        self.sequences: list[Sequence] = _submit(engine, jobs, prompt_field)
 
     def _receive(self, index: int, update: Update) -> None:
         self._loop.call_soon_threadsafe(self._updates.put_nowait, (index, update))
@@ -78,6 +86,15 @@ class Answers:
         """OpenAI's counts: prompts once each, every generated token, the one that ended an answer included."""
         prompt, generated = self.num_prompt_tokens, self.num_generated
         return {"prompt_tokens": prompt, "completion_tokens": generated, "total_tokens": prompt + generated}
+
+
+def _submit(engine: Engine, jobs: list[Job], prompt_field: str) -> list[Sequence]:
+    try:
+        return engine.submit(jobs)
+    except RequestError as error:
+        if error.param == "prompt":
+            error.param = error.where = prompt_field
+        raise
 
 
 async def unless_gone(request: Request, work: Awaitable[T]) -> T:

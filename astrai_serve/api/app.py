@@ -27,7 +27,8 @@ def create_app(service: Service) -> FastAPI:
         service.check_model(body.model)
         # Rendering and tokenizing take their time, and other streams must not wait for it.
         ids = await asyncio.to_thread(service.chat_ids, body.conversation())
-        return await _respond(service, CHAT, request, body, Answers(service.engine, [ids], body.params(), body.n))
+        answers = Answers(service.engine, [ids], body.params(), body.n, prompt_field="messages")
+        return await _respond(service, CHAT, request, body, answers)
 
     @app.post("/v1/completions")
     async def completions(body: CompletionRequest, request: Request) -> Response:

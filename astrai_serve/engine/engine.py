@@ -159,6 +159,7 @@ class Engine:
         if length >= self.context_length:
             raise ContextLengthError(
                 "the prompt is longer than the context",
+                param="prompt",
                 got=f"{length} tokens",
                 wanted=f"at most {self.context_length - 1}, to leave room for an answer in {self.context_length}",
             )

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, TextIO
 from astrai_data.store import write_bytes
 
 if TYPE_CHECKING:
-    from astrai_train.trainer import Outcome, StepReport, Trainer
+    from astrai_train.report import Outcome, StepReport
+    from astrai_train.trainer import Trainer
 
 FILE_NAME = "metrics.jsonl"
 
@@ -33,9 +34,10 @@ class MetricsFile:
         self._file.write(json.dumps(values) + "\n")
         self._file.flush()
 
-    def on_train_end(self, trainer: "Trainer", outcome: "Outcome") -> None:
+    def on_train_end(self, trainer: "Trainer", outcome: "Outcome | None") -> None:
         """Close the file."""
-        self._file.close()
+        if self._file is not None:
+            self._file.close()
 
 
 def _step(line: bytes) -> float:

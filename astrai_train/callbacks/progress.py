@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from astrai_train.trainer import Outcome, StepReport, Trainer
+    from astrai_train.report import Outcome, StepReport
+    from astrai_train.trainer import Trainer
 
 LINE_EVERY_S = 10.0
 
@@ -33,6 +34,8 @@ class ProgressLines:
 class ProgressBar:
     """A bar of steps, with loss, tokens/s and the time left."""
 
+    _bar = None
+
     def on_train_begin(self, trainer: "Trainer") -> None:
         """Show it."""
         from rich.console import Console
@@ -53,7 +56,8 @@ class ProgressBar:
 
     def on_train_end(self, trainer: "Trainer", outcome: "Outcome | None") -> None:
         """Leave it as it stands."""
-        self._bar.stop()
+        if self._bar is not None:
+            self._bar.stop()
 
 
 def summary(trainer: "Trainer", report: "StepReport") -> str:

@@ -58,6 +58,21 @@ def find_saved(output: Path) -> SavedRun | None:
     return read_saved(found[-1].path) if found else None
 
 
+def saved_settings(output: Path) -> dict[str, Any]:
+    """The training configuration of the newest checkpoint in a run's folder, nothing else of which is looked at yet.
+
+    Raises:
+        CheckpointError: it is not there or cannot be read.
+    """
+    found = all_checkpoints(output)
+    if not found:
+        return {}
+    try:
+        return dict(json.loads((found[-1].path / SETTINGS).read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return read_saved(found[-1].path).settings  # says what is wrong
+
+
 def read_saved(path: Path) -> SavedRun:
     """The checkpoint at `path`, every byte of it compared with its marker."""
     check_marker(path)

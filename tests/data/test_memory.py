@@ -68,19 +68,19 @@ def tokenizer(tmp_path_factory):
 
 
 def short_lines(num_records: int) -> bytes:
-    """65 bytes a record, a thousand different ones."""
-    lines = [b'{"text": "%07d the quick brown fox jumps over the lazy dog now"}\n' % i for i in range(1000)]
-    return b"".join(lines) * (num_records // 1000)
+    """65 bytes a record with few words, in no order that a compressor could learn."""
+    numbers = np.random.default_rng(0).integers(0, 1000, (num_records, 3)).tolist()
+    return b"".join(b'{"text": "%03d the quick brown fox %03d jumps over %03d dogs"}\n' % tuple(row) for row in numbers)
 
 
 def test_documents_of_one_compressed_file(tmp_path, tokenizer):
     """One task, whatever its size; what is known of a document waits on disk."""
     peaks = []
-    for num_records in (50_000, 650_000):
+    for num_records in (500_000, 1_000_000):
         path = tmp_path / f"{num_records}.jsonl.zst"
         path.write_bytes(zstandard.ZstdCompressor(level=1).compress(short_lines(num_records)))
         peaks.append(run_peak_mb(SMALL_WINDOWS, path, tokenizer))
-    assert peaks[1] - peaks[0] < 60  # of which the documents mapped from disk are 30
+    assert peaks[1] - peaks[0] < 50  # of which the documents, mapped from disk at the end, are 25
 
 
 def test_rejects(tmp_path, tokenizer):

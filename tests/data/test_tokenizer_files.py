@@ -1,4 +1,4 @@
-"""Tokenizer directories with something wrong in them: an error that names the file, or a token that counts as absent."""
+"""Tokenizer directories with something wrong in them: errors that name the file, tokens that count as absent."""
 
 import json
 

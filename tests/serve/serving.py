@@ -126,9 +126,13 @@ class Server:
         return self.client.get("/health").json()
 
     def wait_until_idle(self) -> None:
-        wait_until(lambda: (state := self.health())["running"] == state["waiting"] == 0)
-        state = self.health()
-        assert state["free_pages"] == state["num_pages"]
+        """Nobody runs or waits, and every page is free."""
+
+        def is_idle() -> bool:
+            state = self.health()
+            return state["running"] == state["waiting"] == 0 and state["free_pages"] == state["num_pages"]
+
+        wait_until(is_idle)
 
     def end(self, sent: signal.Signals = signal.SIGTERM, timeout_s: float = 20) -> int:
         """Send a signal and wait; the exit code."""

@@ -128,7 +128,7 @@ def test_the_same_bits_in_any_company_and_any_chunks(sequences, alone, data):
             counts.pop(next(iter(counts)))
         runs.step(counts or {0: 1})
         if not any(counts.values()):
-            runs.step({s: 50 for s in range(len(sequences))})
+            runs.step(dict.fromkeys(range(len(sequences)), 50))
     for got, wanted in zip(runs.logits, alone, strict=True):
         assert torch.equal(got, wanted)
 

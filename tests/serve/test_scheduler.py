@@ -76,10 +76,10 @@ def test_the_newest_gives_way_and_comes_back_first(new_sequence):
     scheduler.add(new_sequence(1))
     compute(scheduler.schedule())  # old: 8 tokens in 2 pages; new asks for a third page and nobody is newer
     assert scheduler.running == [old]
-    assert list(scheduler.waiting)[0] is new
+    assert next(iter(scheduler.waiting)) is new
     assert (new.pages, new.num_cached, new.num_generated) == ([], 0, 1)
     scheduler.remove(old)
-    assert [(chunk.sequence, chunk.begin, chunk.end) for chunk in scheduler.schedule()][0] == (new, 0, 9)
+    assert next((chunk.sequence, chunk.begin, chunk.end) for chunk in scheduler.schedule()) == (new, 0, 9)
 
 
 def test_a_waiting_prompt_does_not_take_pages_that_decoding_needs(new_sequence):

@@ -1,6 +1,7 @@
 """Small stores and training runs: real pipelines, a model of hidden size 32, seconds at most."""
 
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def make_text_store(root: Path, num_records: int = 60, validation: float = 0.2) 
     """Rows of up to 64 tokens, every token trained."""
     texts = [{"text": f"{TRAINING_TEXT[i % 5][: 20 + 7 * (i % 11)]} {i}"} for i in range(num_records)]
     config = TEXT_CONFIG | {"run": {"validation_fraction": validation}}
-    return _make_store(root, config, texts)
+    return make_store(root, config, texts)
 
 
 def make_chat_store(root: Path) -> Path:
@@ -45,10 +46,11 @@ def make_chat_store(root: Path) -> Path:
     records = [
         {"messages": [{"role": role, "content": text.format(i, 2 * i)} for role, text in turns]} for i in range(24)
     ]
-    return _make_store(root, config, records)
+    return make_store(root, config, records)
 
 
-def _make_store(root: Path, config: dict, records: list[dict]) -> Path:
+def make_store(root: Path, config: dict, records: list[dict]) -> Path:
+    """A store by a pipeline, and its tokenizer beside it."""
     source = write_jsonl(root.parent / "in.jsonl", records)
     tokenizer = write_bpe_tokenizer(root.parent / "tokenizer", VOCAB_SIZE, CHATML_GENERATION_TEMPLATE)
     Pipeline(PipelineConfig.from_dict(config), [str(source)], str(root), str(tokenizer)).run(workers=1)
@@ -113,6 +115,4 @@ class StopAfter:
 
     def on_step_end(self, trainer, report) -> None:
         if report.step == self.step:
-            import signal
-
             signal.raise_signal(signal.SIGINT)

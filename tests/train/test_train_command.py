@@ -57,24 +57,39 @@ def test_a_file_and_options(tmp_path, text_store):
     assert [line["step"] for line in metrics(tmp_path)] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_with_a_checkpoint_and_130(tmp_path, text_store, number):
+def to_process(process):
+    process.send_signal(signal.SIGINT)
+
+
+def to_group(process):
+    """As schedulers do: the loader's workers get it too."""
+    os.killpg(process.pid, signal.SIGTERM)
+
+
+@pytest.mark.parametrize(("send", "workers"), [(to_process, 0), (to_group, 2)])
+def test_a_signal_ends_with_a_checkpoint_and_130(tmp_path, text_store, send, workers):
     process = subprocess.Popen(
-        [*TRAIN, *options(tmp_path, text_store, epochs=100000)],
+        [*TRAIN, *options(tmp_path, text_store, epochs=100000, workers=workers)],
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | ENVIRONMENT,
+        start_new_session=True,
     )
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "run" / "metrics.jsonl").exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    process.send_signal(number)
+    wait_for(lambda: (tmp_path / "run" / "metrics.jsonl").exists() and metrics(tmp_path))
+    send(process)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    step = metrics(tmp_path)[-1]["step"]
-    assert names(tmp_path) == [f"epoch_{metrics(tmp_path)[-1]['epoch']}_step_{step}"]
+    last = metrics(tmp_path)[-1]
+    assert names(tmp_path) == [f"epoch_{last['epoch']}_step_{last['step']}"]
     assert "--resume goes on from here" in errors
     assert "Traceback" not in errors
+
+
+def wait_for(condition) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 WRONG = {

@@ -9,15 +9,16 @@ import torch
 
 from astrai_data import Tokenizer, TokenStore
 from astrai_data.errors import AstraiError, StoreError
+from astrai_train.callbacks import ProgressBar, ProgressLines
 from astrai_train.checkpoint.read import find_model_directory, read_model_files
 from astrai_train.errors import NonFiniteError, TrainConfigError, TrainError
 from astrai_train.models import ModelError, load_model
-from tests.data.loading import numbered, write_store
-from tests.data.running import TEXT_CONFIG, write_config, write_jsonl
+from tests.data.running import TEXT_CONFIG, write_config
 from tests.data.toys import write_bpe_tokenizer
 from tests.train.small_runs import (
     StopAfter,
     make_chat_store,
+    make_store,
     metrics,
     names,
     run,
@@ -33,11 +34,9 @@ TEN_ROWS = {"rows_per_batch": 2, "batch_tokens": None, "accumulate": 2, "epochs"
 @pytest.fixture(scope="module")
 def ten_rows(tmp_path_factory):
     """A store of exactly ten rows."""
-    from tests.train.small_runs import _make_store
-
     root = tmp_path_factory.mktemp("ten")
     config = TEXT_CONFIG | {"preprocessing": {"max_packed_len": 32, "packing_strategy": "simple"}}
-    store = _make_store(root / "store", config, [{"text": f"row {i} of the ten"} for i in range(10)])
+    store = make_store(root / "store", config, [{"text": f"row {i} of the ten"} for i in range(10)])
     assert TokenStore.open(store).num_rows == 10
     return store
 
@@ -212,8 +211,18 @@ def test_callbacks_are_called_in_order_and_only_for_what_they_have(tmp_path, tex
     assert seen == ["begin", "only begin", 1, 2, "epoch_0_step_2", "finished"]
 
 
+@pytest.mark.parametrize("kind", [ProgressBar, ProgressLines])
+def test_progress_tells_loss_speed_and_time_left(tmp_path, text_store, capsys, kind):
+    run(tmp_path, text_store, max_steps=2, callbacks=[kind()])
+    shown = capsys.readouterr().err
+    for word in ("2/2", "loss ", "tokens/s", "0:00 left", "checkpoint "):
+        assert word in shown
+    assert "\x1b" not in shown
+
+
 def test_the_clock_stops_a_run(tmp_path, text_store):
-    outcome = run(tmp_path, text_store, epochs=1000, max_seconds=0.3)
+    outcome = run(tmp_path, text_store, epochs=1000, max_seconds=0.3, validate_every=10**6)
+    assert "val_loss" in metrics(tmp_path)[-1]
     assert outcome.reason == "max_seconds"
     assert 0 < outcome.step < 1000
     assert names(tmp_path) == [outcome.checkpoint.name]
@@ -297,11 +306,9 @@ def unfinished_store(tmp_path, store):
 
 
 def nothing_trained(tmp_path, store):
-    from tests.train.small_runs import _make_store
-
     sections = {"sections": [{"field": "text", "action": "mask"}]}
     config = TEXT_CONFIG | {"input": sections, "preprocessing": {"max_packed_len": 64, "drop_untrained": False}}
-    return {"data": str(_make_store(tmp_path / "masked", config, [{"text": "all of it is masked"}]))}
+    return {"data": str(make_store(tmp_path / "masked", config, [{"text": "all of it is masked"}]))}
 
 
 WRONG = {
@@ -330,13 +337,9 @@ def test_what_does_not_fit_is_said_before_anything_is_written(tmp_path, text_sto
 
 
 def test_a_store_whose_rows_are_not_packed_is_read_in_windows(tmp_path):
-    write_store(tmp_path / "numbers", [numbered([50, 30, 20])], strategy="simple", capacity=None)
     documents = [{"text": "words and words " * 30}, {"text": "short"}]
-    from tests.train.small_runs import _make_store
-
-    config = {"version": 2, "input": TEXT_CONFIG["input"], "preprocessing": {"packing_strategy": "concat"}}
-    config["preprocessing"] = {"packing_strategy": "simple"}
-    store = _make_store(tmp_path / "store", config, documents)
+    config = TEXT_CONFIG | {"preprocessing": {"packing_strategy": "simple"}}
+    store = make_store(tmp_path / "store", config, documents)
     run(tmp_path, store, window=32, batch_tokens=64, epochs=1)
     assert sum(line["labels"] for line in metrics(tmp_path)) == TokenStore.open(store).num_trained
 
@@ -346,4 +349,3 @@ def test_python_uses_the_same_schema(tmp_path, text_store):
 
     path = write_config(tmp_path / "train.json", settings(tmp_path, text_store, max_steps=1))
     assert TrainConfig.from_file(path).max_steps == 1
-    write_jsonl(tmp_path / "x.jsonl", [])
