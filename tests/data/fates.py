@@ -13,6 +13,7 @@ from astrai_data.ragged import Ragged, offsets_of
 
 RECORD_REASONS = {"invalid_json", "invalid_utf8", "not_an_object", "wrong_type", "record_too_large", "damaged_file"}
 CHAT_REASONS = {"not_a_conversation", "template_error", "template_prefix", "special_token_in_content", "not_unicode"}
+CHAT_REASONS |= {"template_marks", "special_token_in_text"}
 
 
 @dataclass(frozen=True)
