@@ -98,12 +98,10 @@ def _blank_rows(column: pa.LargeStringArray, texts: list[str | None], present: n
     return [row for row in np.flatnonzero(maybe).tolist() if not texts[row] or texts[row].isspace()]
 
 
-def _outside(column: pa.LargeStringArray, least: int, most: int | None, present: np.ndarray) -> dict[int, str]:
+def _outside(column: pa.LargeStringArray, least: int, most: int, present: np.ndarray) -> dict[int, str]:
     lengths = pc.utf8_length(column).fill_null(0).to_numpy()
-    outside = dict.fromkeys(np.flatnonzero(present & (lengths < least)).tolist(), "min_chars")
-    if most is not None:
-        outside |= dict.fromkeys(np.flatnonzero(present & (lengths > most)).tolist(), "max_chars")
-    return outside
+    short, long = np.flatnonzero(present & (lengths < least)), np.flatnonzero(present & (lengths > most))
+    return dict.fromkeys(short.tolist(), "min_chars") | dict.fromkeys(long.tolist(), "max_chars")
 
 
 def _value_bytes(column: pa.LargeStringArray) -> np.ndarray:

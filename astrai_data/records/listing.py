@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from astrai_data.errors import InputError
 from astrai_data.records.patterns import match
@@ -50,11 +50,11 @@ def _local_path(path: str) -> str:
     """The path behind a `file://` URL, with its %-escapes undone; a path as it is."""
     if not path.startswith("file://"):
         return path
-    parts = urlsplit(path)
-    if parts.netloc not in ("", "localhost"):
+    host, slash, rest = path.removeprefix("file://").partition("/")
+    if host not in ("", "localhost"):
         hint = "write file:///path, or the path alone"
-        raise InputError("a file:// URL names another machine", where=path, got=parts.netloc, hint=hint)
-    return unquote(parts.path)
+        raise InputError("a file:// URL names another machine", where=path, got=host, hint=hint)
+    return unquote(slash + rest)  # `?` is a wildcard here, as in paths
 
 
 def find_files(path: str) -> tuple[list[FoundFile], bool]:

@@ -4,12 +4,14 @@ import platform
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
 from astrai_data.build import mask_rules
 from astrai_data.config import TokenizerSpec
+from astrai_data.errors import RunError
 from astrai_data.ledger import Ledger
 from astrai_data.run.executor import run_local, share_cores
 from astrai_data.run.lease import Lease
@@ -136,7 +138,17 @@ class Execution:
 
         tell()
         job = Job(self.root, self.plan.config, str(self.spec.path), backend, self.allow_damaged)
-        run_local(job, pending, workers, finish)
+        try:
+            run_local(job, pending, workers, finish)
+        except BaseException:
+            self._forget_halves()
+            raise
+
+    def _forget_halves(self) -> None:
+        """Remove what workers that were ended had half written: on a full disk it would be in the way."""
+        with suppress(RunError, OSError):
+            self.lease.check()
+            delete_temporaries(self.root)
 
     def _commit(self, run_facts: dict) -> Manifest:
         config, plan = self.plan.config, self.plan

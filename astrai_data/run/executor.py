@@ -3,7 +3,8 @@
 One worker, or one task, runs inside this process with all cores; several workers share the cores between them. Workers
 come from a fork server: this process has tokenizer threads by then, and a forked child would hang on their locks. A
 worker that dies takes only its task with it: the task is given once more, to a fresh worker, before the run gives up.
-When this process is gone its workers end at once, so that none of them writes into the store of a later run.
+Workers hear no signal but the one that kills: who stops a run stops this process, and it ends them. When it is gone
+itself they end at once, so that none of them writes into the store of a later run.
 """
 
 import logging
@@ -11,7 +12,6 @@ import multiprocessing
 import os
 import signal
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -22,8 +22,6 @@ from astrai_data.errors import RunError
 from astrai_data.run.task import Job, TaskRunner, TaskSpec
 
 DEATHS_PER_TASK = 2
-STOP_S = 10.0
-"""How long a worker that is told to stop may take to clean up."""
 
 logger = logging.getLogger("astrai")
 
@@ -84,13 +82,10 @@ class _Pool:
             self._stop()
 
     def _stop(self) -> None:
-        """Stop who is still busy; who waits for a task hears that nobody will send one."""
-        for connection, (process, _) in self._busy.items():
-            connection.close()
-            process.terminate()
+        """End who is still busy; a task may be broken off anywhere."""
         for process, _ in self._busy.values():
-            process.join(STOP_S)
             process.kill()
+        for process, _ in self._busy.values():
             process.join()
 
     def _start(self) -> None:
@@ -147,9 +142,9 @@ def _death(exit_code: int | None) -> str:
 
 
 def _start_fork_server() -> None:
-    """Start it with Ctrl-C blocked, for itself and the workers: this process hears it and stops them in order."""
+    """Start it with signals blocked, for itself and the workers."""
     resource_tracker.ensure_running()  # it comes with the fork server, and unblocks signals when it starts
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         forkserver.ensure_running()
     finally:
@@ -158,7 +153,6 @@ def _start_fork_server() -> None:
 
 def _work(job: Job, connection: Connection) -> None:
     """A worker's life: take a task, do it, answer None or the error; end at None or when nobody listens."""
-    signal.signal(signal.SIGTERM, _stop_work)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         runner = TaskRunner(job)
@@ -171,14 +165,7 @@ def _work(job: Job, connection: Connection) -> None:
         connection.send(error)
 
 
-def _stop_work(signum: int, frame: object) -> None:
-    """Leave the task as an error would, so that what is half written is removed; multiprocessing is silent on it."""
-    raise SystemExit(1)
-
-
 def _end_with_parent() -> None:
-    """Stop this worker as soon as the process that started it is gone, whatever the worker is doing."""
+    """End this worker as soon as the process that started it is gone, whatever the worker is doing."""
     wait([multiprocessing.parent_process().sentinel])
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(STOP_S)
     os._exit(1)

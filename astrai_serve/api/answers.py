@@ -68,8 +68,8 @@ class Answers:
         while left:
             index, update = await self._updates.get()
             if update.finish_reason in ("error", "abort"):
-                what = "the generation failed" if update.error else "the server is being shut down"
-                raise GenerationError(what, got=update.error)
+                what = "the generation failed; the server's log tells more"
+                raise GenerationError(what if update.error else "the server is being shut down")
             left -= update.finish_reason is not None
             self.num_generated += update.num_tokens
             yield index, update

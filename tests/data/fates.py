@@ -1,4 +1,4 @@
-"""What became of every record of a finished store: kept with its text, filtered, or rejected with a reason."""
+"""Running files of any kind, and what became of each record: kept with its text, filtered, or rejected and why."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -7,13 +7,24 @@ from pathlib import Path
 
 import numpy as np
 
-from astrai_data import TokenStore
+from astrai_data import Pipeline, PipelineConfig, TokenStore
 from astrai_data.ledger import Ledger
 from astrai_data.ragged import Ragged, offsets_of
 
 RECORD_REASONS = {"invalid_json", "invalid_utf8", "not_an_object", "wrong_type", "record_too_large", "damaged_file"}
 CHAT_REASONS = {"not_a_conversation", "template_error", "template_prefix", "special_token_in_content", "not_unicode"}
 CHAT_REASONS |= {"template_marks", "special_token_in_text"}
+TEXT = {
+    "version": 2,
+    "data": {"max_record_bytes": 1 << 21},
+    "input": {"sections": [{"field": "text", "action": "train", "append_eos": False}]},
+    "preprocessing": {"max_packed_len": 64, "drop_untrained": False},
+    "run": {"max_reject_ratio": 1.0},
+}
+CHAT = TEXT | {
+    "input": {"sections": [{"field": "messages", "action": "$role", "template": True}]},
+    "mask": {"assistant": "train"},
+}
 
 
 @dataclass(frozen=True)
@@ -27,6 +38,15 @@ class Fates:
     filtered: Counter
     rejects: list[dict]
     num_read: int
+
+
+def run_files(root: Path, tokenizer: Path, files: dict[str, bytes], config: dict = TEXT, **options) -> Fates:
+    """Run `files` (name -> bytes), and what lies in `root/in` already, into `root/store`."""
+    (root / "in").mkdir(exist_ok=True)
+    for name, data in files.items():
+        (root / "in" / name).write_bytes(data)
+    Pipeline(PipelineConfig.from_dict(config), [root / "in"], root / "store", tokenizer).run(**options)
+    return fates(root / "store")
 
 
 def fates(root: Path) -> Fates:

@@ -83,6 +83,17 @@ def test_documents_of_one_compressed_file(tmp_path, tokenizer):
     assert peaks[1] - peaks[0] < 50  # of which the documents, mapped from disk at the end, are 25
 
 
+def test_a_file_that_expands_a_thousandfold(tmp_path, tokenizer):
+    """One step of the decompressor may give 64 MB; they are not parsed at once."""
+    peaks = []
+    for num_records in (1_000, 100_000):
+        path = tmp_path / f"{num_records}.jsonl.zst"
+        line = b'{"text":"few words","unread":"' + b"x" * 1000 + b'"}\n'
+        path.write_bytes(zstandard.ZstdCompressor(level=1).compress(line * num_records))
+        peaks.append(run_peak_mb(SMALL_WINDOWS, path, tokenizer))
+    assert peaks[1] - peaks[0] < 110
+
+
 def test_rejects(tmp_path, tokenizer):
     peaks = []
     for num_records in (10_000, 200_000):

@@ -152,7 +152,8 @@ def served(*arguments: object):
     try:
         yield server
     finally:
-        server.end()
+        code = server.end()
+    assert code == 0, "".join(server.said)
 
 
 def run_front(*arguments: object, **options) -> subprocess.CompletedProcess:

@@ -18,27 +18,26 @@ CHAT, TEXT = "chat/completions", "completions"
 QUESTION = [{"role": "user", "content": "Wer ist über allen Gipfeln?"}]
 
 
-@pytest.fixture(scope="module", params=["near ties", "trained"])
-def server(request, models, tmp_path_factory):
-    directory = write_model(tmp_path_factory.mktemp("models") / "toy", models[request.param])
-    with served(directory, "--port", 0) as running:
-        running.kind, running.directory = request.param, directory
+@pytest.fixture(scope="module")
+def near(models, tmp_path_factory):
+    directory = write_model(tmp_path_factory.mktemp("models") / "toy", models["near ties"])
+    with served(directory, "--port", 0, "--name", "mine/toy") as running:
+        running.directory = directory
         yield running
 
 
 @pytest.fixture(scope="module")
-def near_ties_only(server):
-    if server.kind != "near ties":
-        pytest.skip("one model is enough")
-    return server
+def learnt(models, tmp_path_factory):
+    with served(write_model(tmp_path_factory.mktemp("models") / "toy", models["trained"]), "--port", 0) as running:
+        yield running
 
 
 @pytest.fixture
-def one(near_ties_only):
+def one(near):
     """The server, idle and with every page free before and after."""
-    near_ties_only.wait_until_idle()
-    yield near_ties_only
-    near_ties_only.wait_until_idle()
+    near.wait_until_idle()
+    yield near
+    near.wait_until_idle()
 
 
 def requests(count: int = 8) -> list[tuple[str, dict]]:
@@ -62,7 +61,9 @@ def joined(path: str, events: list[str]) -> str:
     return "".join(choice["delta"].get("content", "") if path == CHAT else choice["text"] for choice in choices)
 
 
-def test_streamed_or_not_alone_or_among_eight_it_is_the_same_text(server):
+@pytest.mark.parametrize("name", ["near", "learnt"])
+def test_streamed_or_not_alone_or_among_eight_it_is_the_same_text(name, request):
+    server = request.getfixturevalue(name)
     asked = requests()
     alone = [text_of(path, server.post(path, **body).json()) for path, body in asked]
     streamed = [joined(path, server.stream(path, **body)) for path, body in asked]
@@ -75,11 +76,11 @@ def test_streamed_or_not_alone_or_among_eight_it_is_the_same_text(server):
 
 
 def test_whole_chat(one):
-    body = one.post(CHAT, messages=QUESTION, temperature=0, max_tokens=5, ignore_eos=True, model="toy").json()
+    body = one.post(CHAT, messages=QUESTION, temperature=0, max_tokens=5, ignore_eos=True, model="mine/toy").json()
     assert body["object"] == "chat.completion"
     assert body["id"].startswith("chatcmpl-")
     assert abs(body["created"] - time.time()) < 60
-    assert body["model"] == "toy"
+    assert body["model"] == "mine/toy"
     [choice] = body["choices"]
     assert (choice["index"], choice["finish_reason"], choice["message"]["role"]) == (0, "length", "assistant")
     ids = chat_prompt_ids(Tokenizer.from_pretrained(one.directory), QUESTION, "2024-07-26")
@@ -151,16 +152,14 @@ def test_max_tokens_null_is_the_rest_of_the_context(one):
     assert body["choices"][0]["finish_reason"] == "length"
 
 
-def test_stop_strings(server):
-    if server.kind != "trained":
-        pytest.skip("it needs a model that says what we know")
+def test_stop_strings(learnt):
     prompt = {"prompt": "<|bos|>The quick", "temperature": 0, "max_tokens": 60}
-    whole = server.post(TEXT, **prompt).json()
+    whole = learnt.post(TEXT, **prompt).json()
     assert (text_of(TEXT, whole), whole["choices"][0]["finish_reason"]) == (TRAINING_TEXT[0][9:], "stop")
     for stop, wanted in [("mps ov", " brown fox ju"), (["zzz", "lazy", "over"], " brown fox jumps "), ("all.", None)]:
-        body = server.post(TEXT, **prompt, stop=stop).json()
+        body = learnt.post(TEXT, **prompt, stop=stop).json()
         wanted = TRAINING_TEXT[0][9:-4] if wanted is None else wanted
-        assert text_of(TEXT, body) == wanted == joined(TEXT, server.stream(TEXT, **prompt, stop=stop))
+        assert text_of(TEXT, body) == wanted == joined(TEXT, learnt.stream(TEXT, **prompt, stop=stop))
         assert body["choices"][0]["finish_reason"] == "stop"
 
 
@@ -253,8 +252,8 @@ def test_other_errors_have_the_same_shape(one, method, path, status):
 
 def test_models_and_health(one):
     [card] = one.client.get("/v1/models").json()["data"]
-    assert (card["id"], card["object"], card["context_length"]) == ("toy", "model", 256)
-    assert one.client.get("/v1/models/toy").json() == card
+    assert (card["id"], card["object"], card["context_length"]) == ("mine/toy", "model", 256)
+    assert one.client.get("/v1/models/mine/toy").json() == card
     health = one.client.get("/health")
     assert health.status_code == 200
     assert health.json()["status"] == "ok"
@@ -266,7 +265,7 @@ LONG = {"temperature": 0, "max_tokens": None, "ignore_eos": True}
 
 
 def leave(server, body: dict, after_bytes: int) -> None:
-    """Send a request over a bare socket, read a little, and close without a word; what is not streamed must have begun."""
+    """Send a request over a bare socket, read a little, and close; what is not streamed must have begun by then."""
     raw = json.dumps(body).encode()
     head = f"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(raw)}"
     url = httpx.URL(server.url)
@@ -304,8 +303,8 @@ def test_twenty_streams_all_go_on(one):
         assert list(pool.map(last_line, range(20))) == ["data: [DONE]"] * 20
 
 
-def test_the_official_client(server):
-    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+def test_the_official_client(learnt):
+    client = openai.OpenAI(base_url=f"{learnt.url}/v1", api_key="none", max_retries=0)
     asked = {"model": "toy", "messages": QUESTION, "temperature": 0, "max_tokens": 20}
     whole = client.chat.completions.create(**asked)
     chunks = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))

@@ -7,11 +7,24 @@ import time
 
 import pytest
 
+from astrai_data.load import LoadError
 from astrai_train.checkpoint.resume import find_saved
 from astrai_train.checkpoint.write import all_checkpoints
 from astrai_train.errors import CheckpointError, TrainError
 from astrai_train.models.safetensors_file import SafetensorsFile
-from tests.train.small_runs import TRAIN, StopAfter, metrics, names, run, same_bits, settings, weights, write_model
+from tests.train.small_runs import (
+    TRAIN,
+    StopAfter,
+    make_chat_store,
+    make_text_store,
+    metrics,
+    names,
+    run,
+    same_bits,
+    settings,
+    weights,
+    write_model,
+)
 
 RUN = {"epochs": 3, "accumulate": 2, "warmup": 4, "validate_every": 5}
 TIMES = ("seconds", "tokens_per_s")
@@ -205,9 +218,6 @@ def test_what_would_make_it_another_run_is_refused(tmp_path, text_store, two_che
 
 
 def test_another_store_is_refused(tmp_path, two_checkpoints, text_store):
-    from astrai_data.load import LoadError
-    from tests.train.small_runs import make_text_store
-
     shutil.copytree(two_checkpoints / "run", tmp_path / "run")
     other = make_text_store(tmp_path / "other", 50)
     with pytest.raises(LoadError, match="other data"):
@@ -223,8 +233,6 @@ def test_settings_that_change_are_told(tmp_path, text_store, two_checkpoints, ca
 
 
 def test_another_strategy_is_refused(tmp_path):
-    from tests.train.small_runs import make_chat_store
-
     store = make_chat_store(tmp_path / "store")
     run(tmp_path, store, max_steps=1)
     with pytest.raises(TrainError, match="another strategy"):

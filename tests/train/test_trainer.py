@@ -9,10 +9,15 @@ import torch
 
 from astrai_data import Tokenizer, TokenStore
 from astrai_data.errors import AstraiError, StoreError
+from astrai_data.load import PackedLoader
 from astrai_train.callbacks import ProgressBar, ProgressLines
 from astrai_train.checkpoint.read import find_model_directory, read_model_files
+from astrai_train.config import TrainConfig
+from astrai_train.device import choose_precision
 from astrai_train.errors import NonFiniteError, TrainConfigError, TrainError
 from astrai_train.models import ModelError, load_model
+from astrai_train.step import mean_loss
+from astrai_train.strategies import NextToken
 from tests.data.running import TEXT_CONFIG, write_config
 from tests.data.toys import write_bpe_tokenizer
 from tests.train.small_runs import (
@@ -137,10 +142,6 @@ def test_the_validation_split_is_evaluated_and_changes_nothing(tmp_path, text_st
 
 
 def test_validation_is_the_mean_over_its_labels(tmp_path, text_store):
-    from astrai_data.load import PackedLoader
-    from astrai_train.device import choose_precision
-    from astrai_train.step import mean_loss
-    from astrai_train.strategies import NextToken
 
     outcome = run(tmp_path, text_store, max_steps=2, validate_every=2)
     loader = PackedLoader(TokenStore.open(text_store, "validation"), seed=9, rows_per_batch=1)
@@ -345,7 +346,6 @@ def test_a_store_whose_rows_are_not_packed_is_read_in_windows(tmp_path):
 
 
 def test_python_uses_the_same_schema(tmp_path, text_store):
-    from astrai_train.config import TrainConfig
 
     path = write_config(tmp_path / "train.json", settings(tmp_path, text_store, max_steps=1))
     assert TrainConfig.from_file(path).max_steps == 1

@@ -7,7 +7,8 @@ from torch import nn
 from astrai_data.load import PackedLoader
 from astrai_data.store import TokenStore
 from astrai_train.device import choose_precision
-from astrai_train.models import Transformer
+from astrai_train.errors import TrainError
+from astrai_train.models import PackedAttention, Transformer
 from astrai_train.optim import build_adamw, clip_gradient, gradient_norm
 from astrai_train.step import accumulate_gradient, mean_loss
 from astrai_train.strategies import NextToken
@@ -135,8 +136,6 @@ def test_changing_a_document_changes_no_bit_of_another(text_store):
 
 
 def logits(model, strategy, batch) -> torch.Tensor:
-    from astrai_train.models import PackedAttention
-
     prepared = strategy.prepare(batch)
     attention = PackedAttention(prepared.cu_seqlens, prepared.max_seqlen)
     return model(prepared.input_ids, prepared.position_ids, attention)
@@ -166,7 +165,6 @@ def test_only_matrices_decay(tied):
 
 @pytest.mark.parametrize("name", ["tpu", "cuda:99", "nonsense"])
 def test_a_device_that_is_not_there_is_an_error(name):
-    from astrai_train.errors import TrainError
 
     with pytest.raises(TrainError) as caught:
         choose_precision(name)
