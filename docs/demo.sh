@@ -45,3 +45,36 @@ run astrai inspect "$OUT/store" --show 1
 
 say "7. The proof"
 run astrai inspect "$OUT/store" --verify
+
+say "8. A model, trained on the store for ${DEMO_TRAIN_S:-90} seconds"
+run astrai train --data "$OUT/store" --model nano -o "$OUT/model" --max-seconds "${DEMO_TRAIN_S:-90}"
+
+say "9. It goes on with a line of code"
+run astrai generate "$OUT/model" --prompt "import os" --max-tokens 40 --temperature 0
+
+say "10. It answers over HTTP"
+printf '$ astrai serve %s/model --port 0 &\n' "$OUT"
+astrai serve "$OUT/model" --port 0 2>"$OUT/server.log" >&2 &
+SERVER=$!
+trap 'kill "$SERVER" 2>/dev/null || true' EXIT
+until URL=$(grep -o 'http://[^ ]*' "$OUT/server.log" | head -n 1) && [ -n "$URL" ]; do
+    kill -0 "$SERVER" || { cat "$OUT/server.log"; exit 1; }
+    sleep 0.2
+done
+cat "$OUT/server.log"
+QUESTION='{"model": "model", "stream": true, "max_tokens": 24, "messages": [{"role": "user", "content": "import"}]}'
+if command -v curl >/dev/null; then
+    printf "\$ curl -N %s/chat/completions -H 'content-type: application/json' -d '%s'\n" "$URL" "$QUESTION"
+    curl -sS -N "$URL/chat/completions" -H 'content-type: application/json' -d "$QUESTION" | head -n 8
+else
+    python - "$URL" "$QUESTION" <<'PY'
+import sys, urllib.request
+
+request = urllib.request.Request(sys.argv[1] + "/chat/completions", sys.argv[2].encode(), {"content-type": "application/json"})
+for line in list(urllib.request.urlopen(request))[:8]:
+    print(line.decode(), end="")
+PY
+fi
+kill "$SERVER" && wait "$SERVER" 2>/dev/null || true
+
+say "Everything lies in $OUT/: tokenizer, store, model (checkpoints and metrics.jsonl), server.log"
