@@ -2,8 +2,7 @@
 
 A step: take in what arrived, end what was cancelled, schedule, one forward, draw a token for every sequence that is
 complete, tell the listeners. The thread alone touches sequences, pages and keys; `submit` and `cancel` only leave a
-note for it. What goes wrong stays with whom it concerns: a failed forward ends the sequences in it, a failed draw or
-listener ends one, and the loop goes on.
+note for it. A failed forward ends the sequences in it, a failed draw or listener ends one, and the loop goes on.
 """
 
 import logging
@@ -103,8 +102,11 @@ class Engine:
             RequestError: as `submit`.
         """
         updates: SimpleQueue[tuple[int, Update]] = SimpleQueue()
-        listeners = [partial(_put, updates, index) for index in range(len(prompts))]
-        jobs = [Job(prompt, params, listener) for prompt, listener in zip(prompts, listeners, strict=True)]
+
+        def put(index: int, update: Update) -> None:
+            updates.put((index, update))
+
+        jobs = [Job(prompt, params, partial(put, index)) for index, prompt in enumerate(prompts)]
         sequences = self.submit(jobs, is_bounded=False)
         try:
             left = len(sequences)
@@ -201,7 +203,7 @@ class Engine:
         try:
             logits = self.runner.forward(chunks)
         except Exception as error:
-            _log().exception("a forward failed; the requests in it end")
+            logging.getLogger("astrai.serve").exception("a forward failed; the requests in it end")
             for chunk in chunks:
                 self._end(chunk.sequence, "error", f"the model failed: {error}")
             return
@@ -220,7 +222,7 @@ class Engine:
                     raise GenerationError("the model gave logits that are no numbers", hint="--dtype float32")
                 update = sequence.draw(row)
             except Exception as error:
-                _log().exception("drawing a token failed; the request ends")
+                logging.getLogger("astrai.serve").exception("drawing a token failed; the request ends")
                 self._end(sequence, "error", str(error))
                 continue
             self.num_generated += 1
@@ -232,7 +234,7 @@ class Engine:
         try:
             sequence.job.listener(update)
         except Exception:
-            _log().exception("a listener failed; its request ends")
+            logging.getLogger("astrai.serve").exception("a listener failed; its request ends")
             sequence.finish_reason = sequence.finish_reason or "abort"
             self.scheduler.remove(sequence)
 
@@ -247,11 +249,3 @@ class Engine:
             self._notes.clear()
         for sequence in [*self.scheduler.running, *self.scheduler.waiting, *notes]:
             self._end(sequence, "abort")
-
-
-def _put(updates: "SimpleQueue[tuple[int, Update]]", index: int, update: Update) -> None:
-    updates.put((index, update))
-
-
-def _log() -> logging.Logger:
-    return logging.getLogger("astrai.serve")
