@@ -32,6 +32,7 @@ COMMANDS = {
     "serve": ("astrai_serve.cli", "serve", "Serve a trained model over HTTP."),
     "tokenizer": ("astrai_data.cli.tokenizer", ("train", "show"), "Train a tokenizer, or look at one."),
     "export": ("astrai_data.cli.export", "command", "Write a token store in another format."),
+    "doctor": ("astrai_serve.doctor", "command", "Say what this machine offers, and what is missing."),
     "kernels": ("astrai_kernels.cli", ("build", "info"), "Build the compiled kernels, or see what is there and why."),
     "schema": ("astrai_data.cli.schema", "command", "Print the JSON Schema of pipeline configurations."),
 }

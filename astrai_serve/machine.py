@@ -55,9 +55,7 @@ def devices(modules: Modules) -> Iterator[Fact]:
     yield Fact("cores", cores, note="that this process may use")
     if hasattr(os, "getloadavg"):
         load = round(os.getloadavg()[0], 1)
-        busy = (
-            f"{load} processes want {cores} cores: the rates below are lower than the machine's" if load > cores else ""
-        )
+        busy = f"{load} processes want {cores} cores: the measured rates are low" if load > cores else ""
         yield Fact("load", load, note="mean of the last minute", advice=busy)
     if psutil := modules.get("psutil"):
         memory = psutil.virtual_memory()
