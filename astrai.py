@@ -91,6 +91,8 @@ def main() -> None:
     """Run the command line and exit."""
     try:
         typer.main.get_command(build_app())(prog_name="astrai")
+    except KeyboardInterrupt:  # while a command was still being imported
+        sys.exit(130)
     except Exception as error:
         if not _is_for_the_user(error):
             raise
