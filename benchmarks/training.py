@@ -4,8 +4,8 @@ Run: python benchmarks/training.py [--store STORE] [--rounds N] [--steps N] [--t
 Python's standard library is made. The bare loop has its batches in memory, computes `functional.cross_entropy` over
 whole logits, clips and steps AdamW with the same groups; it looks at no loss and writes nothing. The trainer reads
 from the store, counts labels, checks for numbers that are none, and writes metrics. Both run in turns, so that a busy
-machine slows both; what counts is the median of the rounds' ratios. Then one checkpoint: its size, and the time to write and
-to read it.
+machine slows both; what counts is the median of the rounds' ratios. Then one checkpoint: its size, and the time to
+write and to read it.
 """
 
 import argparse

@@ -46,8 +46,8 @@ run astrai inspect "$OUT/store" --show 1
 say "7. The proof"
 run astrai inspect "$OUT/store" --verify
 
-say "8. A model, trained on the store for ${DEMO_TRAIN_S:-90} seconds"
-run astrai train --data "$OUT/store" --model nano -o "$OUT/model" --max-seconds "${DEMO_TRAIN_S:-90}"
+say "8. A model, trained on the store"
+run astrai train --data "$OUT/store" --model nano -o "$OUT/model" --window 128 --batch-tokens 1024 --lr 3e-3 --warmup 20 --max-steps 330
 
 say "9. It goes on with a line of code"
 run astrai generate "$OUT/model" --prompt "import os" --max-tokens 40 --temperature 0
