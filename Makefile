@@ -23,8 +23,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 demo: install  ## Python's own standard library: text, tokenizer, token store, SQL.
 	@bash docs/demo.sh
 
-test: install  ## The test suite.
-	$(BIN)/python -m pytest
+test: install  ## The test suite, on two processes.
+	$(BIN)/python -m pytest -n 2
 
 test-slow: install  ## The tests that take minutes.
 	$(BIN)/python -m pytest -m slow

@@ -83,7 +83,7 @@ def check_alignment(store: TokenStore, tokenizer: Tokenizer, capacity: int) -> N
         assert segments.num_trained(trained).sum() <= len(rows.flat) - len(segments)
 
 
-@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=60), min_size=1, max_size=8))
 def test_every_text_comes_back_byte_for_byte(tmp_path_factory, tokenizer, texts):
     root = tmp_path_factory.mktemp("texts")

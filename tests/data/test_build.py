@@ -1,11 +1,13 @@
 """Records to documents: the acceptance cases of the mask builders, on the toy tokenizers."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from astrai_data.build import Builder
+from astrai_data.build.text import read_texts
 from astrai_data.config import PipelineConfig
 from astrai_data.errors import PipelineConfigError
 from astrai_data.tokenizer import Tokenizer
@@ -127,6 +129,15 @@ def test_acceptance(toys, name):
     assert rows == expected
     assert ledger.total("records", "read") == len(records)
     assert ledger.total("records", "kept") == len(expected)
+
+
+@pytest.mark.parametrize(("length", "kept"), [(49, 0), (50, 1), (2_000_000, 1), (2_000_001, 0)])
+def test_41_bounds_of_length_are_inclusive(toys, length, kept):
+    config = PipelineConfig.from_dict({"input": TEXT["input"]})  # version 1: 50 to 2,000,000 characters
+    read = read_texts(config, pa.array(["x" * length], pa.large_string()), length_limits=True)
+    assert read.present.tolist() == [bool(kept)]
+    short = TEXT | {"preprocessing": {"min_chars": 5}}
+    assert build(short, toys["C"], [{"text": "hi"}])[0] == []
 
 
 def test_completion_scope_trains_content_and_end_of_turn_only(toys):

@@ -168,7 +168,7 @@ configs = st.fixed_dictionaries(
     },
     optional={
         "name": names,
-        "data": optional(inputs=st.lists(inputs, max_size=2), keep_fields=st.lists(names, unique=True)),
+        "data": optional(inputs=st.lists(inputs, max_size=2), keep_fields=st.lists(names, unique_by=str.lower)),
         "tokenizer": st.none() | optional(path=names.map("/t/{}".format), backend=st.just("fastokens")),
         "mask": st.dictionaries(names, st.sampled_from(["train", "mask"])),
         "preprocessing": st.tuples(

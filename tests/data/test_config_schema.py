@@ -14,9 +14,11 @@ PARTS = {"PipelineConfig": SCHEMA, **SCHEMA["$defs"]}
 
 
 def all_parts(part=ConfigPart):
+    """The parts of pipeline configurations; models have configurations of the same kind."""
     for child in part.__subclasses__():
-        yield child
-        yield from all_parts(child)
+        if child.__module__.startswith("astrai_data.config."):
+            yield child
+            yield from all_parts(child)
 
 
 def described(node):

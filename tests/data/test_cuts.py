@@ -149,7 +149,7 @@ def naive_groups(sizes: list[int], fingerprints: list[bytes]) -> list[list[int]]
     return groups
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(sizes=st.lists(st.integers(0, 32 * MIB - 1), max_size=60), seed=st.integers(0, 99))
 def test_groups_close_by_the_rule(sizes, seed):
     files, ranges = planned(sizes, seed)

@@ -155,7 +155,7 @@ def test_a_disk_that_is_full_when_the_store_is_replaced(inputs, disk):
 
 
 @as_root
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_the_command_on_a_full_disk(inputs, disk, workers):
     mounted = disk(24 * PAGE)
     arguments = ["preprocess", "-o", mounted / "store", "-c", inputs / "pipeline.json", "--workers", workers]

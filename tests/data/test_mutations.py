@@ -206,7 +206,7 @@ RECORD = st.one_of(
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-@settings(deadline=None, max_examples=15, suppress_health_check=list(HealthCheck), phases=WITHOUT_SHRINKING)
+@settings(deadline=None, max_examples=8, suppress_health_check=list(HealthCheck), phases=WITHOUT_SHRINKING)
 @given(records=st.lists(RECORD, min_size=20, max_size=120), data=st.data())
 def test_records_of_any_shape(tmp_path_factory, tokenizers, name, records, data):
     lines = [json.dumps(record, ensure_ascii=data.draw(st.booleans())) for record in records]
