@@ -50,7 +50,7 @@ say "8. A model, trained on the store"
 run astrai train --data "$OUT/store" --model nano -o "$OUT/model" --window 128 --batch-tokens 1024 --lr 3e-3 --warmup 20 --max-steps 330
 
 say "9. It goes on with a line of code"
-run astrai generate "$OUT/model" --prompt "import os" --max-tokens 40 --temperature 0
+run astrai generate "$OUT/model" --prompt "import os" --max-tokens 40 --seed 1
 
 say "10. It answers over HTTP"
 printf '$ astrai serve %s/model --port 0 &\n' "$OUT"
@@ -62,16 +62,16 @@ until URL=$(grep -o 'http://[^ ]*' "$OUT/server.log" | head -n 1) && [ -n "$URL"
     sleep 0.2
 done
 cat "$OUT/server.log"
-QUESTION='{"model": "model", "stream": true, "max_tokens": 24, "messages": [{"role": "user", "content": "import"}]}'
+QUESTION='{"model": "model", "stream": true, "max_tokens": 6, "messages": [{"role": "user", "content": "import"}]}'
 if command -v curl >/dev/null; then
     printf "\$ curl -N %s/chat/completions -H 'content-type: application/json' -d '%s'\n" "$URL" "$QUESTION"
-    curl -sS -N "$URL/chat/completions" -H 'content-type: application/json' -d "$QUESTION" | head -n 8
+    curl -sS -N "$URL/chat/completions" -H 'content-type: application/json' -d "$QUESTION"
 else
     python - "$URL" "$QUESTION" <<'PY'
 import sys, urllib.request
 
 request = urllib.request.Request(sys.argv[1] + "/chat/completions", sys.argv[2].encode(), {"content-type": "application/json"})
-for line in list(urllib.request.urlopen(request))[:8]:
+for line in urllib.request.urlopen(request):
     print(line.decode(), end="")
 PY
 fi
