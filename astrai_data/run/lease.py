@@ -5,13 +5,15 @@ lock is created with a hard link, so that of two runs that start together exactl
 this machine lives is asked of the system and never of the clock, which may be set by hours at any moment.
 """
 
+import fcntl
 import json
 import os
 import socket
 import threading
 import time
 import uuid
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -84,10 +86,15 @@ class Lease:
         return True
 
     def _break_if_dead(self) -> None:
-        lock = read_lock(self._path)
-        if lock is None or not is_alive(lock):
-            self._bury(lock or {})
-            return
+        """Take away a dead run's lock. One run at a time looks and deletes, or it might delete a live lock."""
+        with _alone_in(self._path.parent):
+            try:
+                lock = _parsed(self._path.read_text(errors="replace"))
+            except FileNotFoundError:
+                return
+            if lock is None or not is_alive(lock):
+                self._path.unlink(missing_ok=True)
+                return
         raise RunError(
             "another run is working on this store",
             where=self._path,
@@ -95,18 +102,6 @@ class Lease:
             wanted="no other run",
             hint="wait for it or stop it; a lock whose process is gone is broken by itself",
         )
-
-    def _bury(self, dead: dict) -> None:
-        """Take away a dead run's lock; of several runs that try, one wins the rename and all try again."""
-        grave = self._path.with_name(f"dead-{self._nonce}.json")
-        try:
-            self._path.rename(grave)
-        except FileNotFoundError:
-            return
-        if (read_lock(grave) or {}).get("nonce") != dead.get("nonce"):
-            with suppress(FileExistsError):
-                os.link(grave, self._path)  # another run was faster, and this is its live lock
-        grave.unlink(missing_ok=True)
 
     def _renew(self) -> None:
         while not self._stop.wait(RENEW_S):
@@ -118,6 +113,17 @@ class Lease:
     def _is_ours(self) -> bool:
         lock = read_lock(self._path)
         return lock is not None and lock.get("nonce") == self._nonce
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Keep every other run out of the block; the system lets go when a process dies."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def has_dead_lock(root: Path) -> bool:
@@ -134,8 +140,15 @@ def _lock_path(root: Path) -> Path:
 def read_lock(path: Path) -> dict | None:
     """The lock at `path`; None if there is none or it is not one."""
     try:
-        lock = json.loads(path.read_text())
-    except (FileNotFoundError, ValueError):
+        return _parsed(path.read_text(errors="replace"))
+    except FileNotFoundError:
+        return None
+
+
+def _parsed(text: str) -> dict | None:
+    try:
+        lock = json.loads(text)
+    except ValueError:
         return None
     return lock if isinstance(lock, dict) else None
 
