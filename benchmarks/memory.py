@@ -3,8 +3,9 @@
     python benchmarks/memory.py [--small-mb 128] [--large-mb 384] [--kinds code short compressed]
 
 Each input is run by `astrai_data.Pipeline` with the `pretrain` pipeline and one worker, which works inside the process:
-so the peak is that of a worker and of the coordinator together. It is the highest resident set that the kernel saw
-(`VmHWM`), mapped files included. The kinds:
+so the peak is that of a worker and of the coordinator together. The worker has one tokenizer thread, as workers have
+where there is one for each core, which is the default of `astrai preprocess`. The peak is the highest resident set
+that the kernel saw (`VmHWM`), mapped files included. The kinds:
 
     code        Python's standard library, every line distinct, 20 KB a record
     short       records of 65 bytes
@@ -14,6 +15,7 @@ No text repeats; of short records, all but the running number does.
 """
 
 import argparse
+import os
 import shutil
 import subprocess
 import sys
@@ -70,7 +72,9 @@ def measure(folder: Path, tokenizer: Path, kind: str, num_mb: int) -> float:
     """Peak MB of one run."""
     path, num_records = write_input(folder, kind, num_mb * 10**6)
     command = [sys.executable, "-c", CHILD, path, folder / "store", tokenizer]
-    peak, seconds = map(float, subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split())
+    environment = os.environ | {"FASTOKENS_BPE_THREADS": "1", "RAYON_NUM_THREADS": "1"}
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
+    peak, seconds = map(float, done.stdout.split())
     shutil.rmtree(folder / "store")
     path.unlink()
     rate = f"{num_records / seconds:11,.0f} records/s"

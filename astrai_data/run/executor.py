@@ -54,7 +54,8 @@ def run_local(job: Job, specs: Iterable[TaskSpec], workers: int, done: Callable[
 def share_cores(workers: int) -> None:
     """Give this process and the workers it starts `cores // workers` tokenizer threads each."""
     threads = max(1, (os.cpu_count() or 1) // max(1, workers))
-    os.environ.setdefault("RAYON_NUM_THREADS", str(threads))
+    for name in ("RAYON_NUM_THREADS", "FASTOKENS_BPE_THREADS"):
+        os.environ.setdefault(name, str(threads))
 
 
 class _Pool:

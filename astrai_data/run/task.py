@@ -116,7 +116,7 @@ class _Task:
             for window in self.windows.rest():
                 self._write(window)
             self.ledger.check(f"task {self.spec.key}")
-            self.writer.finish(self.documents.to_table(), self.ledger, self.rejects, reader.ranges)
+            self.writer.finish(self.documents.tables(), self.ledger, self.rejects, reader.ranges)
 
     def _within_limit(self, batches: Iterable[TaskBatch]) -> Iterator[TaskBatch]:
         """All batches; under `max_items` in slices that cannot keep more documents than may still be kept."""

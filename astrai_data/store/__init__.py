@@ -9,13 +9,14 @@ from astrai_data.store.manifest import Manifest, meta_folder
 from astrai_data.store.reach import delete_temporaries
 from astrai_data.store.rollup import read_ledger
 from astrai_data.store.shards import ShardInfo
-from astrai_data.store.tables import DOCUMENTS_SCHEMA, INPUTS_SCHEMA
+from astrai_data.store.tables import DOCUMENTS_SCHEMA, INPUTS_SCHEMA, ROW_GROUP_ROWS
 from astrai_data.store.task import TaskRecord, TaskWriter, finished, read_task
 from astrai_data.store.token_store import StoreRangeError, TokenStore
 
 __all__ = [
     "DOCUMENTS_SCHEMA",
     "INPUTS_SCHEMA",
+    "ROW_GROUP_ROWS",
     "Manifest",
     "MaskRule",
     "ShardInfo",

@@ -11,8 +11,6 @@ from pathlib import Path
 import pyarrow as pa
 import xxhash
 
-from astrai_data.store.files import map_file
-
 BLOCK_BYTES = 1 << 20
 
 
@@ -39,6 +37,10 @@ def damaged_blocks(data: pa.Buffer | bytes | memoryview, expected: list[int]) ->
 
 
 def file_record(root: Path, path: str) -> FileRecord:
-    """Read the file at `path` below `root` and take its size and checksum."""
-    data = map_file(root / path)
-    return FileRecord(path, data.size, xxhash.xxh3_128_hexdigest(data))
+    """Read the file at `path` below `root`, block by block, and take its size and checksum."""
+    digest, size = xxhash.xxh3_128(), 0
+    with open(root / path, "rb", buffering=0) as file:
+        while block := file.read(BLOCK_BYTES):
+            digest.update(block)
+            size += len(block)
+    return FileRecord(path, size, digest.hexdigest())

@@ -4,8 +4,9 @@ Settings are fixed and no time is written, so one version of the writer gives eq
 Pages carry checksums: a damaged page is an error when it is read, not a wrong number.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,18 +96,19 @@ TASKS_SCHEMA = pa.schema(
 
 def write_table(path: Path, table: pa.Table) -> None:
     """Write a Parquet file, whole or not at all."""
+    write_tables(path, [table])
+
+
+def write_tables(path: Path, tables: Iterable[pa.Table]) -> None:
+    """Write one Parquet file of one or more tables, the same as joined if all but the last have `ROW_GROUP_ROWS`."""
     import pyarrow.parquet as pq
 
-    with replacing(path) as temporary:
-        pq.write_table(
-            table.replace_schema_metadata(None),
-            temporary,
-            row_group_size=ROW_GROUP_ROWS,
-            version="2.6",
-            compression="zstd",
-            compression_level=3,
-            write_page_checksum=True,
-        )
+    tables = (table.replace_schema_metadata(None) for table in tables)
+    first = next(tables)
+    settings = {"version": "2.6", "compression": "zstd", "compression_level": 3, "write_page_checksum": True}
+    with replacing(path) as temporary, pq.ParquetWriter(temporary, first.schema, **settings) as writer:
+        for table in chain([first], tables):
+            writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
 
 
 def read_table(path: Path, columns: list[str] | None = None, num_rows: int | None = None) -> pa.Table:

@@ -25,7 +25,7 @@ from astrai_data.store.files import write_bytes
 from astrai_data.store.identity import canonical_json
 from astrai_data.store.rejects import rejects_path, write_rejects
 from astrai_data.store.segments_file import write_segments
-from astrai_data.store.tables import DOCUMENTS_SCHEMA, write_table
+from astrai_data.store.tables import DOCUMENTS_SCHEMA, write_tables
 
 SPLITS = ("train", "validation")
 
@@ -108,19 +108,25 @@ class TaskWriter:
         self._parts.append(PartRecord(len(self._parts), split, domain, *counts, tuple(buffers)))
 
     def finish(
-        self, documents: pa.Table, ledger: Ledger, rejects: Iterable[dict], ranges: Iterable[dict]
+        self,
+        documents: pa.Table | Iterable[pa.Table],
+        ledger: Ledger,
+        rejects: Iterable[dict],
+        ranges: Iterable[dict],
     ) -> TaskRecord:
         """Write documents, ledger and rejects, then `task.json`.
 
         Args:
-            documents: `DOCUMENTS_SCHEMA`, and `meta` where fields are kept; `input` counts `ranges`.
+            documents: `DOCUMENTS_SCHEMA`, and `meta` where fields are kept; `input` counts `ranges`. One table, or one
+                or more of `ROW_GROUP_ROWS` rows, the last one shorter, of which one is held at a time.
             ledger: of this task.
             rejects: in the store's form (store-format.md, "Rejects").
             ranges: what was read, JSON; no time may stand in it, or bytes would depend on the day.
         """
         folder = f"data/{self._key}"
-        documents = _checked(documents)
-        write_table(self._root / folder / "documents.parquet", documents)
+        sums = _DocumentSums()
+        tables = [documents] if isinstance(documents, pa.Table) else documents
+        write_tables(self._root / folder / "documents.parquet", map(sums.count, map(_checked, tables)))
         write_bytes(self._root / folder / "ledger.json", canonical_json(ledger.to_rows()))
         paths = [buffer.path for part in self._parts for buffer in part.buffers]
         paths += [f"{folder}/documents.parquet", f"{folder}/ledger.json"]
@@ -132,8 +138,8 @@ class TaskWriter:
             columns={self._column: self._dtype} if self._dtype else {},
             parts=tuple(self._parts),
             files=tuple(file_record(self._root, path) for path in sorted(set(paths))),
-            num_documents=documents.num_rows,
-            sums=tuple(_sums(documents)),
+            num_documents=sums.num_documents,
+            sums=tuple(sums.rows()),
             num_rejects=num_rejects,
             ranges=tuple(ranges),
         )
@@ -200,9 +206,27 @@ def _checked(documents: pa.Table) -> pa.Table:
     return documents.select(schema.names).cast(schema)
 
 
-def _sums(documents: pa.Table) -> list[dict]:
-    grouped = documents.group_by(["split", "domain"], use_threads=False)
-    table = grouped.aggregate([([], "count_all"), ("num_trained", "sum")])
-    names = {"count_all": "num_documents", "num_trained_sum": "num_trained"}
-    rows = table.rename_columns([names.get(name, name) for name in table.column_names]).to_pylist()
-    return sorted(rows, key=lambda row: (row["split"], row["domain"] is not None, row["domain"] or ""))
+class _DocumentSums:
+    """Documents and trained labels of each (split, domain), table by table."""
+
+    def __init__(self) -> None:
+        self.num_documents = 0
+        self._sums: dict[tuple[str, str | None], list[int]] = {}
+
+    def count(self, documents: pa.Table) -> pa.Table:
+        """Add a table, and hand it on."""
+        self.num_documents += documents.num_rows
+        grouped = documents.group_by(["split", "domain"], use_threads=False)
+        for row in grouped.aggregate([([], "count_all"), ("num_trained", "sum")]).to_pylist():
+            sums = self._sums.setdefault((row["split"], row["domain"]), [0, 0])
+            sums[0] += row["count_all"]
+            sums[1] += row["num_trained_sum"]
+        return documents
+
+    def rows(self) -> list[dict]:
+        """One entry each, train before validation, then by domain, the nameless first."""
+        rows = [
+            {"split": split, "domain": domain, "num_documents": num_documents, "num_trained": num_trained}
+            for (split, domain), (num_documents, num_trained) in self._sums.items()
+        ]
+        return sorted(rows, key=lambda row: (row["split"], row["domain"] is not None, row["domain"] or ""))
