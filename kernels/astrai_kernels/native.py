@@ -48,7 +48,9 @@ def require() -> Native:
 
 @cache
 def load(library: Path) -> Native:
-    """Load `library`; torch keeps what is registered for the rest of the process."""
+    """Load `library`, unless this process has loaded one: registering the operators again would abort it."""
+    if hasattr(torch.ops.astrai_native, "rotary"):
+        return Native(True, f"compiled for {torch.backends.cpu.get_cpu_capability()}, loaded before in this process")
     try:
         torch.ops.load_library(str(library))
     except (OSError, RuntimeError) as error:

@@ -204,3 +204,19 @@ def test_narrower_vectors_pass_the_same_tests(capability):
     variables = os.environ | {"ATEN_CPU_CAPABILITY": capability}
     ran = subprocess.run(command, env=variables, capture_output=True, text=True, cwd=folder.parents[1], timeout=500)
     assert ran.returncode == 0, ran.stdout[-3000:]
+
+
+def test_a_second_library_in_one_process_is_not_registered_again(tmp_path):
+    """Another copy of the library, as after a rebuild under a running process: loading it used to abort."""
+    script = (
+        "import shutil, sys, pathlib\n"
+        "from astrai_kernels import native, build\n"
+        "from astrai_kernels.recipe import make_recipe\n"
+        "assert native.require().loaded\n"
+        "copy = pathlib.Path(sys.argv[1]) / 'copy.so'\n"
+        "shutil.copy(build.library_path(make_recipe()), copy)\n"
+        "print(native.load(copy).reason)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, tmp_path], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "loaded before" in done.stdout
