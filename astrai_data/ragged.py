@@ -34,8 +34,9 @@ class Ragged:
 
     @classmethod
     def concat(cls, parts: list["Ragged"], dtype: np.dtype | type) -> "Ragged":
-        """The rows of all `parts`, in order; `dtype` for the case of no parts."""
-        values = np.concatenate([part.flat for part in parts]) if parts else np.empty(0, dtype)
+        """The rows of all `parts`, in order, as `dtype`, which must hold every item."""
+        flat = [part.flat for part in parts]
+        values = np.concatenate(flat, dtype=dtype, casting="unsafe") if parts else np.empty(0, dtype)
         lengths = np.concatenate([part.lengths for part in parts]) if parts else np.empty(0, np.int64)
         return cls.from_lengths(values, lengths)
 
@@ -63,6 +64,10 @@ class Ragged:
     def bounds(self) -> np.ndarray:
         """int64 [num_rows + 1]: the offsets of the rows in `flat`, from 0; the offsets themselves where they are."""
         return self.offsets if self.offsets[0] == 0 else self.offsets - self.offsets[0]
+
+    def astype(self, dtype: np.dtype | type) -> "Ragged":
+        """The same rows as `dtype`, which must hold every item; no copy where they are of it."""
+        return Ragged(self.flat.astype(dtype, copy=False), self.bounds)
 
     def take(self, rows: np.ndarray) -> "Ragged":
         """The given rows (int64 [n]) in the given order, copied into one new, read-only buffer."""

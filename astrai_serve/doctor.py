@@ -169,13 +169,13 @@ def _kernels(modules: Modules) -> Iterator[Fact]:
 
 
 def _tokenizer_backends() -> Iterator[Fact]:
-    from astrai_data.tokenizer import check_backend, train_tokenizer
+    from astrai_data.tokenizer import Tokenizer, check_backend, train_tokenizer
 
     for name in ("tokenizers", "fastokens"):
         yield Fact(name, metadata.version(name))
     with tempfile.TemporaryDirectory(prefix="astrai-doctor-") as folder:
         train_tokenizer([SAMPLE], 280).save_pretrained(folder)
-        check = check_backend(folder, [SAMPLE])
+        check = check_backend(Tokenizer.from_pretrained(folder), [SAMPLE])
     if check.equal:
         note = f"fastokens equals tokenizers on {check.num_texts} texts with a built-in byte-level tokenizer"
         yield Fact("auto takes", "fastokens", note=note)

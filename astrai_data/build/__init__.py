@@ -1,5 +1,6 @@
 from astrai_data.build.builder import Builder, Built, wanted_fields
 from astrai_data.build.documents import DocumentBatch
 from astrai_data.build.rules import mask_rules
+from astrai_data.build.token_dtype import sequence_dtype
 
-__all__ = ["Builder", "Built", "DocumentBatch", "mask_rules", "wanted_fields"]
+__all__ = ["Builder", "Built", "DocumentBatch", "mask_rules", "sequence_dtype", "wanted_fields"]

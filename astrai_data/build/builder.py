@@ -17,6 +17,7 @@ from astrai_data.build.caps import Capped, apply_caps
 from astrai_data.build.documents import DocumentBatch
 from astrai_data.build.draft import Draft, draft_sections
 from astrai_data.build.rules import mask_rules
+from astrai_data.build.token_dtype import sequence_dtype
 from astrai_data.config import PipelineConfig
 from astrai_data.errors import PipelineConfigError, TokenizerError
 from astrai_data.ledger import Ledger
@@ -39,6 +40,7 @@ class Builder:
     Attributes:
         fields: the columns it needs, to be read by `astrai_data.records`.
         rules: the mask rules, by stored number.
+        dtype: of the stored token ids, and of the documents that it builds.
         warnings: what the user should know before the run.
     """
 
@@ -46,6 +48,7 @@ class Builder:
         self.config, self.tokenizer = config, tokenizer
         self.fields: list[FieldSpec] = wanted_fields(config)
         self.rules: tuple[MaskRule, ...] = mask_rules(config)
+        self.dtype = sequence_dtype(config, tokenizer.max_id)
         self._trained = np.array([rule.trained for rule in self.rules], bool)
         self._rule_numbers = {rule: number for number, rule in enumerate(self.rules)}
         has_template = any(section.template for section in config.input.sections or [])
@@ -61,7 +64,7 @@ class Builder:
         `default_domain` is the domain of records that name none. What becomes of every record and token up to
         packing is entered in `ledger`.
         """
-        draft = draft_sections(self.config, self.tokenizer, columns, self._rule_numbers, self._eos_id)
+        draft = draft_sections(self.config, self.tokenizer, columns, self._rule_numbers, self._eos_id, self.dtype)
         capped = apply_caps(self.config, draft.sequence, self._trained, self._fewest_tokens)
         lost = _lost(draft, capped)
         domain, domains = _domains(self.config, columns, default_domain)
@@ -74,7 +77,7 @@ class Builder:
             domain=domain[kept],
             domains=domains,
             validation=in_validation(text_hash, self.config.run.validation_fraction, self.config.run.seed),
-            text_hash=text_hash,
+            text_hash=b"".join(text_hash),
             text_bytes=draft.num_bytes[kept],
             meta=_meta(self.config, columns, kept),
             sequence=capped.sequence if len(kept) == columns.num_rows else capped.sequence.take(kept),

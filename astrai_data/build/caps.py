@@ -46,7 +46,7 @@ def apply_caps(config: PipelineConfig, sequence: Strip, trained: np.ndarray, lea
     dropped |= dict.fromkeys(over_long.tolist(), "over_long")
     tokens, segments = _cut(sequence, begin, length)
     if preprocessing.drop_untrained:
-        untrained = np.flatnonzero((segments.num_trained(trained) == 0) & (length >= max(least, 1)))
+        untrained = np.flatnonzero((segments.num_trained(trained) == 0) & (length > 0))
         dropped = dict.fromkeys(untrained.tolist(), "nothing_to_train") | dropped
     kept = Strip(tokens, segments.mask_lengths, segments.mask_rules, sequence.num_added)
     return Capped(kept, begin, segments.flags, built - length, dropped)

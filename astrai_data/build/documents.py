@@ -17,7 +17,7 @@ class DocumentBatch:
     position: int64, where the record lies in its input.
     domain: int32, number of the document's domain in `domains`.
     validation: bool, whether the document belongs to the validation split.
-    text_hash: `n` digests of 16 bytes, xxh3_128 of the strings that were tokenized.
+    text_hash: `n` digests of 16 bytes one after the other, xxh3_128 of the strings that were tokenized.
     text_bytes: int64, UTF-8 bytes of the section values and message contents.
     meta: the kept fields as an Arrow struct, or None without any.
     sequence: tokens and mask runs.
@@ -30,7 +30,7 @@ class DocumentBatch:
     domain: np.ndarray
     domains: tuple[str | None, ...]
     validation: np.ndarray
-    text_hash: list[bytes]
+    text_hash: bytes
     text_bytes: np.ndarray
     meta: pa.StructArray | None
     sequence: Strip
@@ -42,5 +42,5 @@ class DocumentBatch:
 
     @property
     def tokens(self) -> Ragged:
-        """int32 ids, one row a document."""
+        """Ids as they are stored, one row a document."""
         return self.sequence.tokens

@@ -46,8 +46,9 @@ def draft_sections(
     columns: pa.RecordBatch,
     rule_numbers: dict[MaskRule, int],
     eos_id: int | None,
+    dtype: np.dtype,
 ) -> Draft:
-    """Run every section over all records of the chunk and join what they give."""
+    """Run every section over all records of the chunk and join what they give, tokens as `dtype`."""
     desk = _Desk(config, tokenizer, rule_numbers, columns.num_rows)
     for section in config.input.sections or []:
         if section.template:
@@ -56,7 +57,7 @@ def draft_sections(
             desk.add_texts(section, columns.column(f"text:{section.field}"))
     if eos_id is not None:
         desk.add_eos(eos_id)
-    return Draft(desk.joined(), desk.section_texts, desk.num_bytes, desk.skipped, desk.refused)
+    return Draft(desk.joined(dtype), desk.section_texts, desk.num_bytes, desk.skipped, desk.refused)
 
 
 class _Desk:
@@ -78,7 +79,7 @@ class _Desk:
         self.contributed = np.zeros(num_records, bool)
         self.skipped: dict[int, str] = {}
         self.refused: dict[int, ChatRefusal] = {}
-        # For each section that ends documents: (its first strip, the one behind its last, bool [n] contributed).
+        # For each trained text section: (its first strip, the one behind its last, bool [n] contributed).
         self.ends: list[tuple[int, int, np.ndarray]] = []
 
     def add_texts(self, section: Section, column: pa.LargeStringArray) -> None:
@@ -90,7 +91,7 @@ class _Desk:
         self.refused |= refused
         begin = len(self.strips)
         self.strips += add_around(self.tokenizer, strip, read.present & first, rule)
-        if section.append_eos:
+        if section.is_trained_text:
             self.ends.append((begin, len(self.strips), read.present))
 
     def add_chats(self, section: Section, column: pa.LargeBinaryArray) -> None:
@@ -100,23 +101,23 @@ class _Desk:
         self.strips.append(chats.strip)
 
     def add_eos(self, eos_id: int) -> None:
-        """EOS after the last section of each record that ends documents, unless it is there already."""
+        """EOS after each record's last trained text, whichever section asks for it, unless it is there already."""
         rule, later = self.rule_numbers[MaskRule("eos", True)], np.zeros(len(self.contributed), bool)
         for begin, end, present in reversed(self.ends):
-            ended = ends_with(join(self.strips[begin:end]), eos_id)
+            ended = ends_with(self.strips[begin:end], eos_id)
             self.strips.insert(end, of_constant((eos_id,), present & ~later & ~ended, rule))
             later |= present
 
-    def joined(self) -> Strip:
-        """All strips joined, with BOS in front of chats whose first token it is not yet."""
-        sequence = join(self.strips)
+    def joined(self, dtype: np.dtype) -> Strip:
+        """All strips joined, with BOS in front of chats whose first token it is not yet; tokens of `dtype`."""
+        sequence = join(self.strips, dtype)
         tokenizer = self.tokenizer
         bos_rule = self.rule_numbers.get(MaskRule("bos", False))
         if bos_rule is None or "bos_token" not in tokenizer.special_tokens:
             return sequence
         some = sequence.tokens.lengths > 0
         lacking = some & ~starts_with(sequence, tokenizer.bos_token_id)
-        return join([of_constant((tokenizer.bos_token_id,), lacking, bos_rule), sequence])
+        return join([of_constant((tokenizer.bos_token_id,), lacking, bos_rule), sequence], dtype)
 
     def _note(self, texts: list, present: np.ndarray, num_bytes: np.ndarray, skipped: dict[int, str]) -> None:
         self.section_texts.append(texts)

@@ -4,7 +4,7 @@ A built sequence is its strips joined record by record: BOS, a section's tokens,
 them, EOS. A record that a strip does not touch has an empty row in it. Joining copies each token once.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,9 +13,9 @@ from astrai_data.ragged import Ragged
 
 @dataclass(frozen=True)
 class Strip:
-    """Rows for `n` records: `tokens` int32, mask runs (`run_lengths` int32, `run_rules` uint16), `num_added` int64 [n].
+    """Rows for `n` records: `tokens`, mask runs (`run_lengths` int32, `run_rules` uint16), `num_added` int64 [n].
 
-    `num_added` counts the ids that stand for no text.
+    Tokens are int32 until joined, then as they are stored. `num_added` counts the ids that stand for no text.
     """
 
     tokens: Ragged
@@ -51,22 +51,22 @@ def of_constant(ids: tuple[int, ...], present: np.ndarray, rule: int) -> Strip:
     return of_one_rule(Ragged.from_lengths(values, present * len(ids)), rule, added=True)
 
 
-def join(strips: list[Strip]) -> Strip:
-    """All strips, one after the other inside each record."""
+def join(strips: list[Strip], dtype: np.dtype) -> Strip:
+    """All strips, one after the other inside each record, with tokens of `dtype`, which holds every id."""
     strips = [strip for strip in strips if len(strip.tokens.flat)] or strips[:1]
     if len(strips) == 1:
-        return strips[0]
+        return replace(strips[0], tokens=strips[0].tokens.astype(dtype))
     return Strip(
-        _interleave([strip.tokens for strip in strips]),
-        _interleave([strip.run_lengths for strip in strips]),
-        _interleave([strip.run_rules for strip in strips]),
+        _interleave([strip.tokens for strip in strips], dtype),
+        _interleave([strip.run_lengths for strip in strips], np.int32),
+        _interleave([strip.run_rules for strip in strips], np.uint16),
         sum(strip.num_added for strip in strips),
     )
 
 
-def _interleave(parts: list[Ragged]) -> Ragged:
+def _interleave(parts: list[Ragged], dtype: np.dtype | type) -> Ragged:
     """Row `i` of the result is row `i` of every part, joined."""
     num_rows, num_parts = len(parts[0]), len(parts)
     order = np.arange(num_rows)[:, None] + np.arange(num_parts) * num_rows
-    taken = Ragged.concat(parts, parts[0].values.dtype).take(order.ravel())
+    taken = Ragged.concat(parts, dtype).take(order.ravel())
     return Ragged(taken.values, taken.offsets[::num_parts])

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from astrai_data.build.strips import Strip, of_constant, of_one_rule
 from astrai_data.config import PipelineConfig
@@ -44,7 +43,8 @@ def read_texts(config: PipelineConfig, column: pa.LargeStringArray, *, length_li
     present = column.is_valid().to_numpy(zero_copy_only=False)
     skipped = dict.fromkeys(_blank_rows(column, texts, present), "empty_text")
     if length_limits:
-        skipped = _outside(column, config.preprocessing.min_chars, config.preprocessing.max_chars, present) | skipped
+        limits = config.preprocessing
+        skipped = _outside(column, texts, limits.min_chars, limits.max_chars, present) | skipped
     for row in skipped:
         texts[row] = None
     present[list(skipped)] = False
@@ -71,12 +71,12 @@ def add_around(tokenizer: Tokenizer, text: Strip, present: np.ndarray, rule: int
     return [before, text, after]
 
 
-def ends_with(strip: Strip, token_id: int) -> np.ndarray:
-    """bool [n]: the record's last token is `token_id`."""
-    tokens = strip.tokens
-    some = np.flatnonzero(tokens.lengths)
-    found = np.zeros(len(tokens), bool)
-    found[some] = tokens.values[tokens.offsets[some + 1] - 1] == token_id
+def ends_with(strips: list[Strip], token_id: int) -> np.ndarray:
+    """bool [n]: the record's last token in `strips`, joined, is `token_id`."""
+    found = np.zeros(len(strips[0]), bool)
+    for tokens in (strip.tokens for strip in strips):
+        some = np.flatnonzero(tokens.lengths)
+        found[some] = tokens.values[tokens.offsets[some + 1] - 1] == token_id
     return found
 
 
@@ -98,10 +98,15 @@ def _blank_rows(column: pa.LargeStringArray, texts: list[str | None], present: n
     return [row for row in np.flatnonzero(maybe).tolist() if not texts[row] or texts[row].isspace()]
 
 
-def _outside(column: pa.LargeStringArray, least: int, most: int, present: np.ndarray) -> dict[int, str]:
-    lengths = pc.utf8_length(column).fill_null(0).to_numpy()
-    short, long = np.flatnonzero(present & (lengths < least)), np.flatnonzero(present & (lengths > most))
-    return dict.fromkeys(short.tolist(), "min_chars") | dict.fromkeys(long.tolist(), "max_chars")
+def _outside(
+    column: pa.LargeStringArray, texts: list[str | None], least: int, most: int, present: np.ndarray
+) -> dict[int, str]:
+    """Present rows of too few or too many characters; those are counted where the bytes leave it open."""
+    num_bytes = _value_bytes(column)  # a character has one to four
+    maybe = np.flatnonzero(present & ((num_bytes < 4 * least) | (num_bytes > most))).tolist()
+    short = [row for row in maybe if len(texts[row]) < least]
+    long = [row for row in maybe if len(texts[row]) > most]
+    return dict.fromkeys(short, "min_chars") | dict.fromkeys(long, "max_chars")
 
 
 def _value_bytes(column: pa.LargeStringArray) -> np.ndarray:

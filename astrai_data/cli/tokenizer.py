@@ -43,11 +43,18 @@ def _check_destination(output: Path, overwrite: bool) -> None:
     from astrai_data.errors import TokenizerError
 
     if output.exists() and not output.is_dir():
-        raise TokenizerError("a tokenizer is a folder", where=output, got="a file", hint="name a folder with --output")
+        raise TokenizerError(
+            "a tokenizer is a folder",
+            where=output,
+            got="a file",
+            wanted="a folder, or a path where nothing is yet",
+            hint="name another path with --output",
+        )
     if (output / "tokenizer.json").exists() and not overwrite:
         raise TokenizerError(
             "there is a tokenizer at the destination already",
             where=output,
+            got="tokenizer.json",
             wanted="a folder without tokenizer.json",
             hint="choose another folder, or replace this tokenizer with --overwrite",
         )
@@ -59,7 +66,13 @@ def _save(tokenizer, output: Path) -> None:
     try:
         tokenizer.save_pretrained(output)
     except OSError as error:
-        raise TokenizerError("the tokenizer cannot be written", where=output, got=error.strerror) from error
+        raise TokenizerError(
+            "the tokenizer cannot be written",
+            where=error.filename or output,
+            got=error.strerror,
+            wanted="a folder that you may write to, with room in it",
+            hint="name another folder with --output",
+        ) from error
 
 
 def show(

@@ -22,19 +22,30 @@ def problems_in(config: "PipelineConfig") -> Iterator[Problem]:
 def obstacles_in(config: "PipelineConfig") -> Iterator[Problem]:
     """What keeps a valid configuration from being run."""
     if config.clean:
-        yield Problem("clean", "cleaning steps are not supported yet", hint="an empty list")
+        got = shown([step.model_dump(exclude_unset=True) for step in config.clean])
+        yield Problem("clean", "cleaning steps are not supported yet", got, "no steps", "an empty list")
     if config.input.sources:
-        yield Problem("input.sources", "several outputs are not supported yet", hint="input.sections")
+        got = "sources " + ", ".join(config.input.sources)
+        yield Problem("input.sources", "several outputs are not supported yet", got, "one output", "input.sections")
     elif not config.input.sections:
-        example = '{"field": "text", "action": "train"}'
-        yield Problem("input.sections", "there are no sections, so nothing would be built", hint=example)
+        example = '[{"field": "text", "action": "train"}]'
+        what = "there are no sections, so nothing would be built"
+        yield Problem("input.sections", what, shown(config.input.sections), "a list of at least one", example)
     elif config.preprocessing.drop_untrained and not _trains_anything(config):
         yield Problem(
             "input.sections",
             "nothing is trained, so every document would be dropped",
+            got=_actions(config),
             wanted="a section or a role with the action train",
             hint="preprocessing.drop_untrained: false keeps documents with nothing to train",
         )
+
+
+def _actions(config: "PipelineConfig") -> str:
+    """The actions of all sections, and what roles get."""
+    actions = [section.action for _, sections in config.input.section_lists for section in sections]
+    roles = {**config.mask, "other roles": config.mask_default} if "$role" in actions else {}
+    return ", ".join([*(f"action {action}" for action in actions), *(f"{key}: {flag}" for key, flag in roles.items())])
 
 
 def _trains_anything(config: "PipelineConfig") -> bool:
@@ -51,14 +62,18 @@ def _section_problems(config: "PipelineConfig") -> Iterator[Problem]:
         for index, section in enumerate(sections):
             yield from _problems_of_section(f"{path}[{index}]", section, in_source)
         if len(sections) > 1 and any(section.action == "value" for section in sections):
-            yield Problem(path, "a section with the action value must be its source's only one")
+            what = "a section with the action value must be its source's only one"
+            hint = "move the other sections into a source of their own"
+            yield Problem(path, what, f"{len(sections)} sections", "one section", hint)
 
 
 def _problems_of_section(path: str, section: Section, in_source: bool) -> Iterator[Problem]:
     if section.action == "value" and not in_source:
-        yield Problem(f"{path}.action", "the action value belongs in input.sources", '"value"', "train, mask or $role")
+        what, hint = "the action value belongs in input.sources", "train, for a text that is learnt"
+        yield Problem(f"{path}.action", what, '"value"', "train, mask or $role", hint)
     if section.action == "value" and section.template:
-        yield Problem(f"{path}.action", "a template section cannot be a value", '"value"', "train, mask or $role")
+        what, hint = "a template section cannot be a value", "$role for chats; or leave template out"
+        yield Problem(f"{path}.action", what, '"value"', "train, mask or $role", hint)
     if section.action == "$role" and not section.template:
         yield Problem(
             f"{path}.action",
@@ -68,14 +83,18 @@ def _problems_of_section(path: str, section: Section, in_source: bool) -> Iterat
             "template: true for chats",
         )
     if section.generation_prompt and not section.template:
-        yield Problem(f"{path}.generation_prompt", "only a template section has a generation prompt", "true")
+        what = "only a template section has a generation prompt"
+        yield Problem(f"{path}.generation_prompt", what, "true", "false, or template: true", "leave it out")
     if section.append_eos and not section.is_trained_text:
-        yield Problem(f"{path}.append_eos", "the end-of-text token follows a trained text section only", "true")
+        what = "the end-of-text token follows a trained text section only"
+        wanted = "false here, or action: train without template"
+        yield Problem(f"{path}.append_eos", what, "true", wanted, "leave it out")
 
 
 def _source_problems(config: "PipelineConfig") -> Iterator[Problem]:
     if config.version != 1 and config.input.sources and config.input.sections:
-        yield Problem("input", "sections and sources exclude each other", wanted="one of the two")
+        what = "sections and sources exclude each other"
+        yield Problem("input", what, "sections and sources", "one of the two", "take out sources")
 
 
 def _length_problems(config: "PipelineConfig") -> Iterator[Problem]:
@@ -86,6 +105,7 @@ def _length_problems(config: "PipelineConfig") -> Iterator[Problem]:
             "every text would be filtered",
             f"{lengths.max_chars}",
             f"at least min_chars, which is {lengths.min_chars}",
+            "raise max_chars, or lower min_chars",
         )
     if lengths.packing_strategy in ALWAYS_SPLIT and lengths.over_long != "split":
         yield Problem(
@@ -112,9 +132,10 @@ def _dtype_problems(config: "PipelineConfig") -> Iterator[Problem]:
         path = f"output.dtype.{column}"
         if column not in columns:
             wanted = "one of " + ", ".join(columns)
-            yield Problem(path, f"unknown column {shown(column)}", wanted=wanted, hint=nearest(column, columns))
+            hint = nearest(column, columns) or "take it out"
+            yield Problem(path, f"unknown column {shown(column)}", shown(dtype), wanted, hint)
         if column == "sequence" and dtype not in ID_DTYPES:
-            yield Problem(path, "token ids are whole numbers", shown(dtype), "one of " + ", ".join(ID_DTYPES))
+            yield Problem(path, "token ids are whole numbers", shown(dtype), "one of " + ", ".join(ID_DTYPES), "auto")
 
 
 def known_columns(config: "PipelineConfig") -> list[str]:
@@ -127,7 +148,8 @@ def _field_problems(config: "PipelineConfig") -> Iterator[Problem]:
     kept = config.data.keep_fields
     folded = [name.lower() for name in kept]  # SQL does not tell names apart by case
     for name in sorted({name for name in kept if folded.count(name.lower()) > 1}):
-        yield Problem("data.keep_fields", f"{shown(name)} is listed twice", wanted="names that differ beyond case")
+        what, wanted = f"{shown(name)} is listed twice", "names that differ beyond case"
+        yield Problem("data.keep_fields", what, shown(list(kept)), wanted, f"list {shown(name)} once")
     read = [section.field for _, sections in config.input.section_lists for section in sections]
     known = list(dict.fromkeys([*read, *kept, *filter(None, [config.output.domain_key])]))
     for index, spec in enumerate(config.data.inputs):
@@ -136,8 +158,9 @@ def _field_problems(config: "PipelineConfig") -> Iterator[Problem]:
                 yield Problem(
                     f"data.inputs[{index}].fields.{name}",
                     f"nothing in this pipeline reads the field {shown(name)}",
+                    got=shown(spec.fields[name]),
                     wanted="one of " + ", ".join(known),
-                    hint=nearest(name, known),
+                    hint=nearest(name, known) or "take it out",
                 )
 
 

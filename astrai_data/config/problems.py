@@ -10,7 +10,7 @@ import types
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import ValidationError
 
@@ -41,6 +41,7 @@ WANTED = {
     "unknown_version": "1 or 2",
     "not_a_date": "a date such as 2024-07-26",
 }
+KINDS = {str: "a string", int: "a whole number", float: "a number", bool: "true or false", tuple: "a list"}
 
 Location = tuple[str | int, ...]
 
@@ -84,7 +85,8 @@ def in_file(error: PipelineConfigError, path: Path) -> PipelineConfigError:
 
 def not_an_object(value: Any) -> Problem:
     """A configuration that is not a JSON object."""
-    return Problem(None, "a pipeline configuration is a JSON object", got=shown(value), wanted="an object")
+    hint = 'put the keys into {...}, as in {"version": 2, "input": {"sections": [...]}}'
+    return Problem(None, "a pipeline configuration is a JSON object", shown(value), "an object", hint)
 
 
 def shown(value: Any) -> str:
@@ -113,7 +115,7 @@ def unknown_key(root: type[ConfigPart], location: Location) -> Problem:
         key_path(location),
         f"unknown key {shown(key)}",
         wanted="one of " + ", ".join(known),
-        hint=" or ".join(filter(None, [nearest(key, known), *elsewhere[:1]])) or None,
+        hint=" or ".join(filter(None, [nearest(key, known), *elsewhere[:1]])) or "take it out",
     )
 
 
@@ -131,7 +133,8 @@ def _problem(root: type[ConfigPart], item: Any) -> Problem:
     if kind == "extra_forbidden":
         return unknown_key(root, location)
     if kind == "missing":
-        return Problem(where, f"the key {shown(location[-1])} is missing", got=got)
+        wanted = _wanted_at(root, location)
+        return Problem(where, f"the key {shown(location[-1])} is missing", got, wanted, "add the key")
     if kind == "literal_error":
         return _wrong_choice(root, location, item["input"])
     limits = {name: f"{limit:.17g}" for name, limit in item.get("ctx", {}).items() if isinstance(limit, float)}
@@ -139,6 +142,14 @@ def _problem(root: type[ConfigPart], item: Any) -> Problem:
     if _is_optional(_annotation_at(root, location)):
         wanted += ", or null"
     return Problem(where, "wrong value", got=got, wanted=wanted)
+
+
+def _wanted_at(root: type[ConfigPart], location: Location) -> str:
+    """What a key takes, in a few words."""
+    annotation = _bare(_annotation_at(root, location))
+    if get_origin(annotation) is Literal:
+        return "one of " + ", ".join(map(str, get_args(annotation)))
+    return KINDS.get(get_origin(annotation) or annotation, "an object")
 
 
 def _wrong_choice(root: type[ConfigPart], location: Location, value: Any) -> Problem:

@@ -38,6 +38,7 @@ def locate(path_or_name: str | os.PathLike[str]) -> Path:
     raise PipelineConfigError(
         "no such configuration file" if path.suffix == ".json" else "no such configuration",
         where=path,
+        got="a folder" if path.is_dir() else "nothing",
         wanted="a JSON file or a ready-made pipeline: " + ", ".join(pipelines),
-        hint=nearest(path.stem, pipelines),
+        hint=nearest(path.stem, pipelines) or "check the path, or take a ready-made one by its name",
     )

@@ -51,7 +51,13 @@ def paper(path: str | None) -> Iterator[Paper]:
         yield Paper(sys.stdout.buffer, _console(sys.stdout))
         return
     if not Path(path).parent.is_dir():
-        raise StoreError("the answer cannot be written", where=path, got="no such folder", hint="make the folder first")
+        raise StoreError(
+            "the answer cannot be written",
+            where=path,
+            got="no such folder",
+            wanted="a file in a folder that is there",
+            hint="make the folder first, or name another file with --output",
+        )
     with replacing(Path(path)) as temporary, temporary.open("wb") as out:
         text = io.TextIOWrapper(out, encoding="utf-8", errors="backslashreplace", write_through=True)
         yield Paper(out, _console(text))

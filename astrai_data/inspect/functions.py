@@ -85,6 +85,7 @@ class StoreText:
                 where="the SQL query",
                 got=int(wrong[0]),
                 wanted=f"0 to {largest}",
+                hint="decode and piece take ids of this store: those of the views, or of encode('text')",
             )
 
 

@@ -98,7 +98,13 @@ def _first_chunk(file: InputFile, builder: Builder, config: PipelineConfig) -> R
     for chunk in read_records(file, 0, file.size, builder.fields, max_record_bytes=limit):
         if chunk.num_read:
             return chunk
-    raise InputError("the file holds no record", where=file.url, wanted="one JSON object")
+    raise InputError(
+        "the file holds no record",
+        where=file.url,
+        got=f"{file.size:,} bytes without a record",
+        wanted=f"at least one record of format {file.format}",
+        hint="name another file, or write a record into this one",
+    )
 
 
 def _fate(ledger: Ledger) -> tuple[str, str]:

@@ -78,7 +78,8 @@ def one_row(store: TokenStore, row_id: int) -> SampleRow:
     """
     if not 0 <= row_id < store.num_rows:
         wanted = f"0 to {store.num_rows - 1:,}" if store.num_rows else "a store with rows"
-        raise StoreError("no such row", where=store.root, got=f"row {row_id:,}", wanted=wanted)
+        hint = "the view `rows` lists them: --sql 'SELECT row_id FROM rows'"
+        raise StoreError("no such row", where=store.root, got=f"row {row_id:,}", wanted=wanted, hint=hint)
     return _Sampler(store).row(row_id)
 
 
@@ -133,7 +134,13 @@ def _spread(columns: StoreColumns, num_rows: int, split: str | None) -> list[int
     lengths = np.diff(columns.row_begins)[chosen]
     ends = np.cumsum(lengths)
     if not lengths.sum():
-        raise StoreError("no rows to show", where=columns.store.root, got=f"split {split!r}", wanted=_splits(splits))
+        raise StoreError(
+            "no rows to show",
+            where=columns.store.root,
+            got=f"split {split!r}" if split else "no rows at all",
+            wanted=_splits(splits),
+            hint="`astrai inspect STORE` shows what the store holds",
+        )
     count = min(num_rows, int(ends[-1]))
     places = (2 * np.arange(count) + 1) * int(ends[-1]) // (2 * count)
     owner = np.searchsorted(ends, places, side="right")

@@ -122,7 +122,11 @@ class Session:
                 return
             yield _plain(batch, schema)
         raise StoreError(
-            "the stream was ended by a later query or by closing the session", where="the SQL query", got=sql
+            "the stream was ended by a later query or by closing the session",
+            where="the SQL query",
+            got=shorten_middle(" ".join(sql.split()), MAX_QUERY_CHARS),
+            wanted="one stream at a time, read to its end",
+            hint="read it with `read_all` before the next query, or open another session",
         )
 
     def _end_stream(self) -> None:
@@ -134,7 +138,9 @@ class Session:
     def _relation(self, sql: str) -> "duckdb.DuckDBPyRelation | None":
         self._end_stream()
         if any("\ud800" <= letter <= "\udfff" for letter in sql):
-            raise StoreError("the query is not UTF-8", where="the SQL query", got=ascii(sql[:MAX_QUERY_CHARS]))
+            got = ascii(sql[:MAX_QUERY_CHARS])
+            wanted, hint = "text of whole characters", "take out the bytes that are shown as \\ud8.. to \\udf.."
+            raise StoreError("the query is not UTF-8", where="the SQL query", got=got, wanted=wanted, hint=hint)
         self._check(self._ask(sql, lambda: self._duckdb.extract_statements(sql)))
         sql = self._without_end(sql)
         return self._ask(sql, lambda: self._bound(sql))
@@ -156,7 +162,8 @@ class Session:
     def _check(self, statements: list) -> None:
         if not statements:
             hint = fit_terminal([f"views: {', '.join(self.views)}", "`DESCRIBE rows` lists the columns of one"])
-            raise StoreError("the query is empty", wanted="one SELECT", hint=hint)
+            got = "no statement"
+            raise StoreError("the query is empty", where="the SQL query", got=got, wanted="one SELECT", hint=hint)
         if len(statements) > 1:
             raise _refused(
                 "a query is one statement",
@@ -219,10 +226,11 @@ def _plain_field(field: pa.Field) -> pa.Field:
 def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     try:
         return batch.cast(schema)
-    except pa.ArrowInvalid:
+    except pa.ArrowInvalid as error:
         raise StoreError(
             "a number of the answer does not fit 64 bits",
             where="the SQL query",
+            got=error,
             wanted="numbers between -2^63 and 2^63 - 1",
             hint="cast it in the query: CAST(... AS DOUBLE) or CAST(... AS VARCHAR)",
         ) from None

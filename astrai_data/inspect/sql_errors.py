@@ -31,6 +31,7 @@ def as_store_error(error: Exception, sql: str, views: dict[str, list[str]]) -> S
         f"the query cannot be answered: {what}",
         where=_place(message),
         got=_line(message) or shorten_middle(" ".join(sql.split()), MAX_QUERY_CHARS),
+        wanted="one SELECT, in DuckDB's SQL",
         hint=_hint(message, sql, views),
     )
 

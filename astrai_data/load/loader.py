@@ -64,7 +64,9 @@ class PackedLoader:
         _check_least(block_rows=(block_rows, 1), window_blocks=(window_blocks, 1), workers=(workers, 0))
         _check_least(world_size=(world_size, 1), rank=(rank, 0), prefetch=(prefetch, 1))
         if rank >= world_size:
-            raise LoadError("there is no such rank", where="rank", got=rank, wanted=f"0 to {world_size - 1}")
+            wanted = f"0 to {world_size - 1}, for world_size {world_size}"
+            hint = "ranks count from 0; give the number of all ranks as world_size"
+            raise LoadError("there is no such rank", where="rank", got=rank, wanted=wanted, hint=hint)
         samples = _samples(store, window, stride)
         rule = Shuffled(int(seed), block_rows, window_blocks) if shuffle else Sequential(int(seed))
         size = _samples_per_batch(samples, batch_tokens, rows_per_batch)
@@ -152,12 +154,14 @@ def _tensors(batch: Batch) -> dict[str, torch.Tensor | int]:
 
 def _samples(store: TokenStore, window: int | None, stride: int | None) -> PackedRows | FlatWindows:
     if window is None and stride is not None:
-        raise LoadError("rows have no stride", where="stride", got=stride, hint="give a window as well")
+        wanted, hint = "no stride, or a window", "give a window as well, or leave the stride out"
+        raise LoadError("rows have no stride", where="stride", got=stride, wanted=wanted, hint=hint)
     if store.num_tokens == 0:
         raise LoadError(
             "there is nothing to load: this split of the store has no tokens",
-            where=store,
-            got=f"{store.num_rows} rows",
+            where=store.root,
+            got=f"{store.num_rows} rows, split {store.split!r}",
+            wanted="a split with tokens",
             hint="`astrai inspect STORE` shows the splits; validation_fraction may be too large or too small",
         )
     return PackedRows(store) if window is None else FlatWindows(store, window, stride)
@@ -166,7 +170,8 @@ def _samples(store: TokenStore, window: int | None, stride: int | None) -> Packe
 def _samples_per_batch(samples: PackedRows | FlatWindows, batch_tokens: int | None, rows_per_batch: int | None) -> int:
     if (batch_tokens is None) == (rows_per_batch is None):
         got = f"batch_tokens {batch_tokens}, rows_per_batch {rows_per_batch}"
-        raise LoadError("the size of a batch is given once", got=got, wanted="one of the two")
+        where, hint = "batch_tokens and rows_per_batch", "give batch_tokens, or rows_per_batch, and not both"
+        raise LoadError("the size of a batch is given once", where=where, got=got, wanted="one of the two", hint=hint)
     _check_least(batch_tokens=(batch_tokens, 1), rows_per_batch=(rows_per_batch, 1))
     if rows_per_batch is not None:
         return rows_per_batch
@@ -185,4 +190,5 @@ def _samples_per_batch(samples: PackedRows | FlatWindows, batch_tokens: int | No
 def _check_least(**settings: tuple[int | None, int]) -> None:
     for name, (value, least) in settings.items():
         if value is not None and value < least:
-            raise LoadError(f"{name} is too small", where=name, got=value, wanted=f"{least} or more")
+            hint = f"give {name}={least}, or leave it out"
+            raise LoadError(f"{name} is too small", where=name, got=value, wanted=f"{least} or more", hint=hint)

@@ -35,8 +35,15 @@ def read_state(state: dict, stream: BatchStream) -> tuple[Cursor, int]:
         LoadError: no state of a loader, or one of another store, split, seed, rule or batch.
     """
     if not isinstance(state, dict) or (state.get("format"), state.get("version")) != (FORMAT, VERSION):
-        got = {name: state.get(name) for name in ("format", "version")} if isinstance(state, dict) else type(state)
-        raise LoadError("this is no state of a loader", got=got, wanted=f"{FORMAT!r}, version {VERSION}")
+        shown = type(state).__name__
+        got = {name: state.get(name) for name in ("format", "version")} if isinstance(state, dict) else shown
+        raise LoadError(
+            "this is no state of a loader",
+            where="format and version of the state",
+            got=got,
+            wanted=f"{FORMAT!r}, version {VERSION}",
+            hint="give what `state_dict()` of a loader returned, or begin anew without a state",
+        )
     _check_identity(state, _identity(stream))
     _check_numbers(state, stream.schedule)
     return Cursor(state["epoch"], state["position"]), state["num_batches"]
@@ -71,4 +78,5 @@ def _check_numbers(state: dict, schedule: Schedule) -> None:
     whole = all(isinstance(number, int) and number >= 0 for number in numbers.values())
     if not whole or numbers["position"] >= schedule.num_samples:
         wanted = f"whole numbers from 0, a position below {schedule.num_samples}"
-        raise LoadError("the saved state is damaged", got=numbers, wanted=wanted)
+        where, hint = "epoch, position and num_batches of the state", "take an older state, or begin anew without one"
+        raise LoadError("the saved state is damaged", where=where, got=numbers, wanted=wanted, hint=hint)

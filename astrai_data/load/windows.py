@@ -36,7 +36,10 @@ class FlatWindows:
         self.store, self.window, self.stride = store, window, window if stride is None else stride
         for name, value in (("window", window), ("stride", self.stride)):
             if value < 1:
-                raise LoadError(f"a {name} has at least one token", where=name, got=value, wanted="1 or more")
+                hint = "such as 2048" if name == "window" else "leave it out: windows then follow each other"
+                raise LoadError(
+                    f"a {name} has at least one token", where=name, got=value, wanted="1 or more", hint=hint
+                )
         self._shard_borders = lru_cache(_OPEN_SHARDS)(self._read_shard_borders)
 
     def __reduce__(self):

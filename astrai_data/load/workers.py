@@ -135,4 +135,6 @@ def _read_ahead(address: bytes, cursor: Cursor, worker: int, number: int, ready:
         ready.put(error)
     except Exception:
         trace = traceback.format_exc()
-        ready.put(LoadError("a loader worker failed", where=f"worker {worker}", got=trace))
+        hint = "this is a defect of AstrAI; please report it with this text. workers=0 reads without workers"
+        where, wanted = f"worker {worker}", "a batch"
+        ready.put(LoadError("a loader worker failed", where=where, got=trace, wanted=wanted, hint=hint))

@@ -110,7 +110,7 @@ def _check(strategy: str, capacity: int | None, split: bool) -> None:
             where="preprocessing.packing_strategy",
             got=strategy,
             wanted=", ".join(STRATEGIES),
-            hint=f"did you mean {near[0]!r}?" if near else None,
+            hint=f"did you mean {near[0]!r}?" if near else "bfd, which fits whole documents into rows",
         )
     if capacity is None and strategy == "simple" and not split:
         return
@@ -120,6 +120,7 @@ def _check(strategy: str, capacity: int | None, split: bool) -> None:
             where="preprocessing.max_packed_len",
             got="no limit" if capacity is None else capacity,
             wanted="at least 1 token",
+            hint="give max_packed_len, such as 8192",
         )
 
 

@@ -20,6 +20,7 @@ SUFFIX_FORMATS = {
     ".csv": "csv",
     ".arrow": "arrow",
 }
+READABLE_SUFFIXES = tuple(suffix for suffix, name in SUFFIX_FORMATS.items() if name in SUPPORTED)
 SUFFIX_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 
 
@@ -49,6 +50,8 @@ def resolve_format(path: str, declared: str) -> tuple[str, str | None]:
         raise InputError(
             "Parquet inside another compression cannot be read",
             where=path,
+            got=f"Parquet inside {compression}",
+            wanted="plain Parquet",
             hint="decompress the file first; Parquet compresses its own pages",
         )
     return name, compression
@@ -70,7 +73,7 @@ def _not_readable(path: str, name: str | None, suffix: str) -> InputError:
             "the format of an input cannot be told from its name",
             where=path,
             got=f"suffix {suffix!r}" if suffix else "no suffix",
-            wanted=f"one of {', '.join(SUFFIX_FORMATS)}, each also with {' or '.join(SUFFIX_COMPRESSIONS)}",
+            wanted=f"one of {', '.join(READABLE_SUFFIXES)}, each also with {' or '.join(SUFFIX_COMPRESSIONS)}",
             hint=f"set `format` in data.inputs to one of: {choices}",
         )
     if name in PLANNED:
@@ -82,5 +85,5 @@ def _not_readable(path: str, name: str | None, suffix: str) -> InputError:
             hint="convert the file to jsonl or parquet, or leave it out with a narrower glob",
         )
     near = difflib.get_close_matches(name, SUPPORTED, 1)
-    hint = f"did you mean {near[0]!r}?" if near else None
+    hint = f"did you mean {near[0]!r}?" if near else "leave `format` out where the suffix tells it"
     return InputError("unknown input format", where=path, got=name, wanted=f"one of {choices}", hint=hint)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from astrai_data.errors import InputError
-from astrai_data.records.formats import SUFFIX_FORMATS, is_wanted, resolve_format
+from astrai_data.records.formats import READABLE_SUFFIXES, is_wanted, resolve_format
 from astrai_data.records.listing import find_files
 
 
@@ -70,7 +70,8 @@ def _no_usable_files(spec: InputSpec) -> InputError:
     return InputError(
         "a directory holds no file that can be read",
         where=spec.path,
-        wanted=f"a file ending in one of {', '.join(SUFFIX_FORMATS)} (plain, .gz or .zst)"
+        got="no such file in it or below it",
+        wanted=f"a file ending in one of {', '.join(READABLE_SUFFIXES)} (plain, .gz or .zst)"
         + ("" if spec.format == "auto" else f" and of format {spec.format!r}"),
         hint="to read files with other suffixes, give a glob and set `format`",
     )

@@ -38,7 +38,10 @@ def cannot_open(path: str, error: Exception) -> InputError:
     """The error for an input file that the system or its storage does not open."""
     code = getattr(error, "errno", None)
     got = os.strerror(code) if code else error
-    return InputError("an input file cannot be opened", where=path, got=got, hint=_HINTS.get(code))
+    hint = _HINTS.get(code, "mend what the system says, or leave the file out")
+    return InputError(
+        "an input file cannot be opened", where=path, got=got, wanted="a file that you may read", hint=hint
+    )
 
 
 def is_local(path: str) -> bool:
@@ -53,7 +56,8 @@ def _local_path(path: str) -> str:
     host, slash, rest = path.removeprefix("file://").partition("/")
     if host not in ("", "localhost"):
         hint = "write file:///path, or the path alone"
-        raise InputError("a file:// URL names another machine", where=path, got=host, hint=hint)
+        wanted = "a file of this machine"
+        raise InputError("a file:// URL names another machine", where=path, got=host, wanted=wanted, hint=hint)
     return unquote(slash + rest)  # `?` is a wildcard here, as in paths
 
 
@@ -86,7 +90,10 @@ def _unusable(path: str) -> InputError:
         return _missing(path, "no such input file")
     except OSError as error:
         return cannot_open(path, error)
-    return InputError("an input is no file", where=path, got="a device, pipe or socket", wanted="a file or a folder")
+    hint = "write what comes out of it to a file, and name that"
+    return InputError(
+        "an input is no file", where=path, got="a device, pipe or socket", wanted="a file or a folder", hint=hint
+    )
 
 
 def _local_files(root: str, names: Iterable[str]) -> Iterator[FoundFile]:
@@ -126,7 +133,8 @@ def _find_remote(url: str) -> tuple[list[FoundFile], bool]:
         else:
             raise _missing_remote(file_system, path, url, "no such input file")
     except OSError as error:
-        raise InputError("an input cannot be listed", where=url, got=error) from error
+        wanted, hint = "a storage that answers", "check the URL, and that this machine may and can reach it"
+        raise InputError("an input cannot be listed", where=url, got=error, wanted=wanted, hint=hint) from error
     files = [_remote_file(file_system, info, prefix) for info in infos if info["type"] == "file"]
     if is_directory or glob.has_magic(path):
         files = [file for file in files if not _is_hidden(file.name)]
@@ -141,8 +149,9 @@ def _file_system(url: str):
     try:
         return fsspec.core.url_to_fs(url)
     except (ImportError, ValueError, OSError) as error:
-        hint = "install the fsspec package of this protocol"
-        raise InputError("an input URL cannot be opened", where=url, got=error, hint=hint) from error
+        wanted = "a URL of a protocol that fsspec knows here"
+        hint = "mend the protocol (s3://, gs://, https://), install its fsspec package, or copy the files here"
+        raise InputError("an input URL cannot be opened", where=url, got=error, wanted=wanted, hint=hint) from error
 
 
 def _remote_file(file_system, info: dict, prefix: str) -> FoundFile:
@@ -186,4 +195,4 @@ def _missing_error(where: str, what: str, parent: str, base: str, names: Iterabl
         hint = f"{parent} holds {', '.join(names[:5])}{', ...' if len(names) > 5 else ''}"
     else:
         hint = f"{parent} is empty"
-    return InputError(what, where=where, wanted="a file, a directory, a glob or a URL", hint=hint)
+    return InputError(what, where=where, got="nothing", wanted="a file, a directory, a glob or a URL", hint=hint)

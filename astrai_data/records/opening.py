@@ -16,7 +16,7 @@ from astrai_data.errors import InputError
 from astrai_data.records.inputs import InputFile
 from astrai_data.records.listing import cannot_open, is_local
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 21
 
 
 class LocalSource:
@@ -94,7 +94,8 @@ def open_input(file: InputFile) -> Iterator[Source]:
         source.check(file)  # damage may have come with a change
         raise
     except OSError as error:
-        raise InputError("an input file cannot be read", where=file.url, got=error) from error
+        wanted, hint = "a file that can be read to its end", "run the same command again: finished work is kept"
+        raise InputError("an input file cannot be read", where=file.url, got=error, wanted=wanted, hint=hint) from error
     finally:
         source.close()
 

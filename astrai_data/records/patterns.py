@@ -73,6 +73,7 @@ def _entries(root: str, below: str) -> list[os.DirEntry]:
             "an input folder cannot be read",
             where=folder.rstrip("/"),
             got=error.strerror,
+            wanted="a folder that you may read",
             hint="have its owner let you read it, or name the files that you want",
         ) from error
 

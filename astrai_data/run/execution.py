@@ -9,24 +9,24 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from astrai_data.build import mask_rules
+from astrai_data.build import mask_rules, sequence_dtype
 from astrai_data.config import TokenizerSpec
 from astrai_data.errors import RunError
 from astrai_data.ledger import Ledger
-from astrai_data.run.executor import run_local, share_cores
+from astrai_data.run.executor import prepare_workers, run_local
 from astrai_data.run.lease import Lease
 from astrai_data.run.occupant import find_occupant
 from astrai_data.run.outcome import check_outcome
 from astrai_data.run.plan import RunPlan, inputs_table
 from astrai_data.run.reuse import obstacle
 from astrai_data.run.sampling import sample_texts
-from astrai_data.run.task import Job, TaskSpec, sequence_dtype
+from astrai_data.run.task import Job, TaskSpec
 from astrai_data.run.work import WorkFolder, done_note
 from astrai_data.store import Manifest, assemble, delete_temporaries, read_ledger, read_task
-from astrai_data.tokenizer import Tokenizer, choose_backend
+from astrai_data.tokenizer import SPECIAL_TOKENS_CHOICES, Tokenizer, choose_backend
 
 # The accelerated backend is checked on this much text, which costs about 2 % of a run at most.
-CHECK_CHARS_PER_BYTE = 0.0005
+CHECK_CHARS_PER_BYTE = 0.0002
 LEAST_CHECK_CHARS, MOST_CHECK_CHARS = 1 << 15, 1 << 20
 PACKAGES = ("astrai", "fastokens", "numpy", "pyarrow", "tokenizers")
 
@@ -82,10 +82,11 @@ class Execution:
             RunError: the outcome fails the limits, workers died, or another run took the store over.
             AstraiError: what a task raised.
         """
-        share_cores(min(workers, len(self.plan.tasks)))
+        workers = max(1, min(workers, len(self.plan.tasks)))
+        prepare_workers(workers)
         delete_temporaries(self.root)
-        backend, check = self._choose_backend()
-        notes = self._reusable(backend)
+        tokenizer, check = self._choose_backend()
+        notes = self._reusable(tokenizer.backend)
         self.work.write_plan(
             {
                 "config_hash": self.plan.config_hash,
@@ -94,21 +95,24 @@ class Execution:
                 "inputs": [file.name for file in self.plan.files],
             }
         )
-        self._execute(backend, workers, notes, report)
+        self._execute(tokenizer, workers, notes, report)
         ledger = Ledger()
         for task in self.plan.tasks:
             ledger.merge(read_ledger(self.root, task.key))
         ledger.check(self.root)
         check_outcome(self.root, self.plan, ledger)
         self.lease.check()
-        manifest = self._commit(self._run_facts(backend, check, workers, notes))
+        manifest = self._commit(self._run_facts(check, workers, notes))
         self.work.clear()
         return manifest
 
-    def _choose_backend(self) -> tuple[str, dict]:
+    def _choose_backend(self) -> tuple[Tokenizer, dict]:
         chars = min(max(self.plan.num_bytes * CHECK_CHARS_PER_BYTE, LEAST_CHECK_CHARS), MOST_CHECK_CHARS)
         texts = sample_texts(self.plan, int(chars)) if self.spec.backend != "tokenizers" else []
-        return choose_backend(self.spec.path, self.spec.backend, texts)
+        wanted = self.plan.config.input
+        is_chat = any(section.template for section in wanted.sections or [])  # template text is always parsed
+        choices = SPECIAL_TOKENS_CHOICES if is_chat else (wanted.special_tokens,)
+        return choose_backend(self.tokenizer, self.spec.backend, texts, special_tokens=choices)
 
     def _reusable(self, backend: str) -> dict[str, dict]:
         """Task key -> note of the tasks that need not run again."""
@@ -119,7 +123,9 @@ class Execution:
             if task.key in notes and obstacle(self.root, task, notes[task.key], backend) is None
         }
 
-    def _execute(self, backend: str, workers: int, notes: dict[str, dict], report: Callable[[Progress], None]) -> None:
+    def _execute(
+        self, tokenizer: Tokenizer, workers: int, notes: dict[str, dict], report: Callable[[Progress], None]
+    ) -> None:
         """Run every task that has no note yet, and enter its note."""
         pending = [task for task in self.plan.tasks if task.key not in notes]
         num_tasks, num_bytes, num_reused = len(self.plan.tasks), self.plan.num_bytes, len(notes)
@@ -131,13 +137,13 @@ class Execution:
         def finish(spec: TaskSpec) -> None:
             nonlocal left_bytes
             self.lease.check()
-            self.work.note_done(spec, backend)
-            notes[spec.key] = done_note(spec, backend)
+            self.work.note_done(spec, tokenizer.backend)
+            notes[spec.key] = done_note(spec, tokenizer.backend)
             left_bytes -= spec.num_bytes
             tell()
 
         tell()
-        job = Job(self.root, self.plan.config, str(self.spec.path), backend, self.allow_damaged)
+        job = Job(self.root, self.plan.config, tokenizer, self.allow_damaged)
         try:
             run_local(job, pending, workers, finish)
         except BaseException:
@@ -185,14 +191,14 @@ class Execution:
                 counts[number] += entry["records"]
         return counts
 
-    def _run_facts(self, backend: str, check: dict, workers: int, notes: dict[str, dict]) -> dict:
+    def _run_facts(self, check: dict, workers: int, notes: dict[str, dict]) -> dict:
         """What run.json tells: everything that may differ between two equal runs."""
         return {
             "name": self.plan.config.name and _legible(self.plan.config.name),
             "started_unix_s": self.started_s,
             "finished_unix_s": time.time(),
             "workers": workers,
-            "backend": backend,
+            "backend": check["backend"],
             "backend_check": check,
             "tokenizer": _legible(str(Path(self.spec.path).absolute())),
             "inputs": [{"name": f.name, "url": _legible(f.url), "version": f.version} for f in self.plan.files],

@@ -22,6 +22,7 @@ from astrai_data.errors import RunError
 from astrai_data.run.task import Job, TaskRunner, TaskSpec
 
 DEATHS_PER_TASK = 2
+_METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 
 logger = logging.getLogger("astrai")
 
@@ -41,7 +42,6 @@ def run_local(job: Job, specs: Iterable[TaskSpec], workers: int, done: Callable[
     """
     pending = deque(specs)
     workers = min(workers, len(pending))
-    share_cores(workers)
     if workers > 1:
         _Pool(job, pending, workers, done).run()
     elif pending:
@@ -51,22 +51,23 @@ def run_local(job: Job, specs: Iterable[TaskSpec], workers: int, done: Callable[
             done(spec)
 
 
-def share_cores(workers: int) -> None:
-    """Give this process and the workers it starts `cores // workers` tokenizer threads each."""
-    threads = max(1, (os.cpu_count() or 1) // max(1, workers))
+def prepare_workers(workers: int) -> None:
+    """Give this process and the workers it starts `cores // workers` tokenizer threads each.
+
+    Workers come from a process that imports all they need; it begins here, beside what is done before the first task.
+    """
+    threads = max(1, (os.cpu_count() or 1) // workers)
     for name in ("RAYON_NUM_THREADS", "FASTOKENS_BPE_THREADS"):
         os.environ.setdefault(name, str(threads))
+    if workers > 1 and _METHOD == "forkserver":
+        _start_fork_server()
 
 
 class _Pool:
     """Worker processes, each with a pipe, each working on one task at a time."""
 
     def __init__(self, job: Job, pending: deque[TaskSpec], workers: int, done: Callable[[TaskSpec], None]) -> None:
-        method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-        self._context = multiprocessing.get_context(method)
-        if method == "forkserver":
-            self._context.set_forkserver_preload([__name__])
-            _start_fork_server()
+        self._context = multiprocessing.get_context(_METHOD)
         self._job, self._pending, self._done = job, pending, done
         self._workers = workers
         self._deaths: dict[str, int] = {}
@@ -143,7 +144,8 @@ def _death(exit_code: int | None) -> str:
 
 
 def _start_fork_server() -> None:
-    """Start it with signals blocked, for itself and the workers."""
+    """Start it with signals blocked, for itself and the workers; nothing if it runs."""
+    multiprocessing.get_context(_METHOD).set_forkserver_preload([__name__])
     resource_tracker.ensure_running()  # it comes with the fork server, and unblocks signals when it starts
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:

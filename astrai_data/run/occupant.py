@@ -138,7 +138,13 @@ def is_whole(root: Path, occupant: Occupant, plan: RunPlan) -> bool:
 
 def _refuse_foreign(root: Path) -> None:
     if root.exists() and not root.is_dir():
-        raise RunError("the output is a file", where=root, wanted="a folder, or a path where none is yet")
+        raise RunError(
+            "the output is a file",
+            where=root,
+            got="a file",
+            wanted="a folder, or a path where nothing is yet",
+            hint="choose another -o",
+        )
     names = sorted(path.name for path in root.iterdir()) if root.exists() else []
     foreign = [name for name in names if name not in OUR_NAMES and not is_temporary(name)]
     if foreign:

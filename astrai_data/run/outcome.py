@@ -39,7 +39,7 @@ def check_outcome(root: Path, plan: RunPlan, ledger: Ledger) -> None:
             where=root,
             got=_reasons(root, plan, ledger) or "no records at all: the inputs are empty",
             wanted="at least one document",
-            hint=_hint(plan.config, rejected),
+            hint=_hint(plan.config, rejected) if read else "name inputs with records in them",
         )
 
 

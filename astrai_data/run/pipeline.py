@@ -18,7 +18,6 @@ from astrai_data.run.lease import Lease, has_dead_lock
 from astrai_data.run.occupant import check_may_go_on, find_occupant, is_finished, is_whole
 from astrai_data.run.plan import RunPlan, make_plan, with_inputs
 from astrai_data.run.system_errors import told_plainly
-from astrai_data.run.task import sequence_dtype
 from astrai_data.store import Manifest
 from astrai_data.tokenizer import Tokenizer
 
@@ -118,6 +117,7 @@ class Pipeline:
             raise PipelineConfigError(
                 "no tokenizer is given",
                 where="tokenizer.path and --tokenizer",
+                got="neither",
                 wanted="a folder with tokenizer.json",
                 hint="add --tokenizer DIR, or train one: astrai tokenizer train INPUT... -o DIR --vocab-size 16384",
             )
@@ -128,7 +128,6 @@ class Pipeline:
         tokenizer = Tokenizer.from_pretrained(self.tokenizer_spec.path)
         for warning in Builder(self.config, tokenizer).warnings:
             logger.warning(warning)
-        sequence_dtype(self.config, tokenizer.max_id)
         plan = make_plan(self.config, tokenizer)
         _check_inside(self.root, plan)
         return tokenizer, plan

@@ -17,4 +17,4 @@ def told_plainly(root: Path) -> Iterator[None]:
         if isinstance(error, AstraiError):
             raise
         told = refused("the run was stopped by the system", error, error.filename or root)
-        raise RunError(told.what, where=told.where, got=told.got, hint=told.hint) from error
+        raise RunError(told.what, where=told.where, got=told.got, wanted=told.wanted, hint=told.hint) from error

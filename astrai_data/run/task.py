@@ -16,7 +16,6 @@ import xxhash
 
 from astrai_data.build import Builder, DocumentBatch
 from astrai_data.config import PipelineConfig
-from astrai_data.errors import PipelineConfigError
 from astrai_data.ledger import Ledger
 from astrai_data.pack import Plan, Segments, gather, plan
 from astrai_data.ragged import Ragged
@@ -35,8 +34,7 @@ class Job:
 
     root: Path
     config: PipelineConfig
-    tokenizer_dir: str
-    backend: str
+    tokenizer: Tokenizer
     allow_damaged: bool
 
 
@@ -59,33 +57,12 @@ class TaskRunner:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.config = job.config
-        tokenizer = Tokenizer.from_pretrained(job.tokenizer_dir, backend=job.backend)
-        self.builder = Builder(self.config, tokenizer)
-        self.dtype = sequence_dtype(self.config, tokenizer.max_id)
+        self.builder = Builder(self.config, job.tokenizer)
         self.trained = np.array([rule.trained for rule in self.builder.rules], bool)
 
     def run(self, spec: TaskSpec) -> None:
         """Do the whole task; returns when its `task.json` is on disk."""
         _Task(self, spec).run()
-
-
-def sequence_dtype(config: PipelineConfig, max_id: int) -> np.dtype:
-    """The dtype of stored token ids: as configured, else uint16 where the largest id fits, else int32.
-
-    Raises:
-        PipelineConfigError: the configured dtype does not hold every id of the tokenizer.
-    """
-    name = config.dtype_of("sequence")
-    fitting = "uint16" if max_id <= np.iinfo(np.uint16).max else "int32"
-    dtype = np.dtype(fitting if name == "auto" else name)
-    if max_id > np.iinfo(dtype).max:
-        raise PipelineConfigError(
-            "the token ids do not fit the data type",
-            where="output.dtype.sequence",
-            got=f"{name} (up to {np.iinfo(dtype).max:,}), largest id {max_id:,}",
-            wanted=f"auto, or {fitting} or wider",
-        )
-    return dtype
 
 
 class _Task:
@@ -96,7 +73,7 @@ class _Task:
         self.ledger = Ledger()
         self.documents = TaskDocuments(runner.job.root, tuple(runner.config.data.keep_fields))
         self.rejects = TaskRejects(runner.job.root)
-        self.windows = Windows(self.config.output.max_tokens_per_shard, runner.dtype)
+        self.windows = Windows(self.config.output.max_tokens_per_shard)
         output = self.config.output
         self.writer = TaskWriter(runner.job.root, spec.key, storage_format=output.storage_format)
         self.num_parts = 0
@@ -127,10 +104,10 @@ class _Task:
         for batch in batches:
             rest = batch
             while rest.columns.num_rows > (left := most - len(self.documents)):
-                if left == 0:
-                    return
                 first, rest = split_batch(rest, left)
                 yield first
+                if left == 0:  # what was rejected before the record that is one too many counts, in whatever batch
+                    return
             yield rest
 
     def _build(self, batch: TaskBatch) -> DocumentBatch:

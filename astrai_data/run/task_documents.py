@@ -8,6 +8,7 @@ file has no name and vanishes with the process, however that ends.
 import mmap
 import tempfile
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from astrai_data.build import DocumentBatch
 from astrai_data.pack import Segments
+from astrai_data.run.windows import SPLITS
 from astrai_data.store import DOCUMENTS_SCHEMA, ROW_GROUP_ROWS
 
 _COUNTED = ("num_tokens", "num_trained")
@@ -40,14 +42,15 @@ class TaskDocuments:
 
     def append(self, documents: DocumentBatch) -> None:
         """Take the next documents."""
-        domains, splits = pa.array(documents.domains, pa.string()), pa.array(["train", "validation"])
         columns = {
             "input": pa.array(documents.input),
             "position": pa.array(documents.position),
-            "text_hash": pa.array(documents.text_hash, pa.binary(16)),
+            "text_hash": pa.Array.from_buffers(
+                pa.binary(16), len(documents), [None, pa.py_buffer(documents.text_hash)]
+            ),
             "text_bytes": pa.array(documents.text_bytes),
-            "domain": domains.take(pa.array(documents.domain)),
-            "split": splits.take(pa.array(documents.validation.astype(np.int8))),
+            "domain": _strings(documents.domains).take(pa.array(documents.domain)),
+            "split": _strings(SPLITS).take(pa.array(documents.validation.astype(np.int8))),
             "meta": documents.meta,
         }
         self._parked.append(columns)
@@ -76,6 +79,12 @@ class TaskDocuments:
     def close(self) -> None:
         """Let go of the file."""
         self._parked.close()
+
+
+@lru_cache(maxsize=8)
+def _strings(names: tuple[str | None, ...]) -> pa.StringArray:
+    """`names` as Arrow has them; made once, since that takes as long as all else that is done with a small batch."""
+    return pa.array(names, pa.string())
 
 
 class _ParkedBatches:

@@ -41,10 +41,10 @@ class Window:
     num_tokens: int = 0
     _columns: defaultdict[str, list[np.ndarray]] = field(default_factory=lambda: defaultdict(list))
 
-    def append(self, documents: DocumentBatch, rows: np.ndarray | slice, tokens: Ragged, first: int) -> None:
-        """Take the given rows of a batch; `first` is the ordinal of its first document, `tokens` its stored ids."""
+    def append(self, documents: DocumentBatch, rows: np.ndarray | slice, first: int) -> None:
+        """Take the given rows of a batch; `first` is the ordinal of its first document."""
         sequence = documents.sequence
-        ragged = [tokens, sequence.run_lengths, sequence.run_rules]
+        ragged = [sequence.tokens, sequence.run_lengths, sequence.run_rules]
         if isinstance(rows, np.ndarray):
             ragged = [column.take(rows) for column in ragged]
         tokens, run_lengths, run_rules = ragged
@@ -79,21 +79,19 @@ class Window:
 class Windows:
     """All windows of one task."""
 
-    def __init__(self, max_tokens_per_shard: int, dtype: np.dtype) -> None:
+    def __init__(self, max_tokens_per_shard: int) -> None:
         self._most = min(max_tokens_per_shard, MOST_TOKENS_A_PART)
-        self._dtype = dtype
         self._open: dict[Key, Window] = {}
         self._num_documents = 0
 
     def add(self, documents: DocumentBatch) -> Iterator[Window]:
         """Take documents; yield each window that they close, in the order in which it happens."""
-        tokens = documents.tokens
-        tokens = Ragged(tokens.values.astype(self._dtype), tokens.offsets)
+        lengths = documents.tokens.lengths
         keys, number = _keys(documents)
         begin = 0
         while begin < len(documents):
-            end = self._first_close(tokens.lengths, keys, number, begin)
-            self._append(documents, tokens, keys, number, begin, end)
+            end = self._first_close(lengths, keys, number, begin)
+            self._append(documents, keys, number, begin, end)
             begin = end
             yield from self._full()
         self._num_documents += len(documents)
@@ -103,13 +101,13 @@ class Windows:
         for key in sorted(self._open, key=_order):
             yield self._open.pop(key)
 
-    def _append(self, documents, tokens: Ragged, keys: list[Key], number: np.ndarray, begin: int, end: int) -> None:
+    def _append(self, documents: DocumentBatch, keys: list[Key], number: np.ndarray, begin: int, end: int) -> None:
         for index, key in enumerate(keys):
             rows = begin + np.flatnonzero(number[begin:end] == index)
             if len(rows):
                 whole = len(rows) == len(documents)
                 window = self._open.setdefault(key, Window(*key))
-                window.append(documents, slice(None) if whole else rows, tokens, self._num_documents)
+                window.append(documents, slice(None) if whole else rows, self._num_documents)
 
     def _first_close(self, lengths: np.ndarray, keys: list[Key], number: np.ndarray, begin: int) -> int:
         """The document after which the first window must close, counted from `begin` on, or the end of the batch."""

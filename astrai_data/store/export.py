@@ -52,12 +52,13 @@ def export_store(
 def _check(dest: Path, to: str, store_root: Path) -> None:
     if to not in FORMATS:
         near = difflib.get_close_matches(to, FORMATS, 1)
-        hint = f"did you mean {near[0]!r}?" if near else None
+        hint = f"did you mean {near[0]!r}?" if near else f"leave --to out for {FORMATS[0]!r}"
         raise StoreError("unknown export format", where="--to", got=to, wanted=" or ".join(FORMATS), hint=hint)
     if dest.absolute().is_relative_to(store_root.absolute()):
         raise StoreError(
             "an export cannot lie inside its store",
             where=dest,
+            got=f"a place in the store {store_root}",
             wanted="a place outside",
             hint="choose another destination",
         )

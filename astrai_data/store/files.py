@@ -20,6 +20,10 @@ from astrai_data.errors import AstraiError, StoreError
 TEMPORARY_SUFFIX = ".tmp"
 _NO_ROOM = "make room on this disk and run the same command again: finished work is kept"
 _NO_RIGHT = "choose a folder that you may write to, or have its owner let you"
+_DAMAGED = (
+    "restore it from a copy, or make the store anew with the same `astrai preprocess` command and --overwrite; "
+    "`astrai inspect STORE --verify` names every damaged file"
+)
 _HINTS = {
     errno.ENOSPC: _NO_ROOM,
     errno.EDQUOT: _NO_ROOM,
@@ -72,18 +76,21 @@ def refused(what: str, error: OSError, where: object = None) -> StoreError:
         what,
         where=where or error.filename,
         got=os.strerror(error.errno) if error.errno else error,
+        wanted="a place where the system lets this run write",
         hint=_HINTS.get(error.errno, "run the same command again when the cause is mended: finished work is kept"),
     )
 
 
 def unreadable(
-    path: Path, error: object, *, what: str = "a file of the store cannot be read", wanted: str | None = None
+    path: Path,
+    error: object,
+    *,
+    what: str = "a file of the store cannot be read",
+    wanted: str = "the file that the manifest names, whole",
 ) -> StoreError:
     """A file of a finished store that is missing, closed to us, or damaged; `error`: what was found, or went wrong."""
     reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else error
-    return StoreError(
-        what, where=path, got=reason, wanted=wanted, hint="`astrai inspect STORE --verify` names every damaged file"
-    )
+    return StoreError(what, where=path, got=reason, wanted=wanted, hint=_DAMAGED)
 
 
 def is_temporary(name: str) -> bool:

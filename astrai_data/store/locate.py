@@ -6,6 +6,11 @@ from astrai_data.errors import StoreError
 from astrai_data.store.identity import sha256_hex
 from astrai_data.store.manifest import FILE_NAME, Manifest
 
+_WANTED = "a directory with a manifest.json, as `astrai preprocess` writes it"
+
+SPLITS = "num_rows and num_tokens count those of the opened split; split=None (`--split all`) opens all of them"
+"""What to try where a split, row or range is not there."""
+
 
 def local_root(url: str | Path) -> Path:
     """The store's directory; `file://` is accepted.
@@ -18,6 +23,8 @@ def local_root(url: str | Path) -> Path:
         raise StoreError(
             "stores are read from local directories only",
             where=url,
+            got=f"the protocol {text.partition('://')[0]!r}",
+            wanted="a folder of this machine",
             hint="copy the store to this machine, or mount the bucket",
         )
     return Path(text).absolute()
@@ -43,17 +50,30 @@ def _no_store(root: Path, error: OSError) -> StoreError:
             where=root / FILE_NAME,
             got=error.strerror,
             wanted="a file that you may read",
-            hint="let yourself read it, or restore it from a copy, or run the same `astrai preprocess` command again",
+            hint="have its owner let you read it, or restore it from a copy",
         )
     if not root.exists():
-        return StoreError("there is no token store here", where=root, got="nothing", hint="check the path")
+        return StoreError(
+            "there is no token store here",
+            where=root,
+            got="nothing",
+            wanted=_WANTED,
+            hint="check the path, or make one: astrai preprocess INPUT... -o STORE -c PIPELINE --tokenizer DIR",
+        )
     if not root.is_dir():
-        return StoreError("a token store is a directory", where=root, got="a file")
+        return StoreError(
+            "a token store is a directory",
+            where=root,
+            got="a file",
+            wanted=_WANTED,
+            hint="name the folder of the store, not a file in it",
+        )
     if any((root / name).is_dir() for name in ("data", ".work")):
         return StoreError(
             "this store is not finished",
             where=root,
             got="work of a run, but no manifest.json",
+            wanted="a store whose run came to its end",
             hint="run the same `astrai preprocess` command again; it continues where it stopped",
         )
     names = sorted(path.name for path in root.iterdir())
@@ -61,5 +81,6 @@ def _no_store(root: Path, error: OSError) -> StoreError:
         "this directory is no token store",
         where=root,
         got=", ".join(names[:5]) + (", ..." if len(names) > 5 else "") or "an empty directory",
-        wanted="a directory with a manifest.json, as `astrai preprocess` writes it",
+        wanted=_WANTED,
+        hint="name the folder that `astrai preprocess` was given as -o",
     )

@@ -142,5 +142,5 @@ def _damaged(where: object, got: object) -> StoreError:
         where=where,
         got=got,
         wanted=f"JSON with format {FORMAT!r}",
-        hint="restore manifest.json from a copy, or run the same `astrai preprocess` command again",
+        hint="restore manifest.json from a copy, or run the same `astrai preprocess` command with --overwrite",
     )

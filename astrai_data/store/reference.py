@@ -17,6 +17,7 @@ DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float3
 """Dtype names that a `meta.json` may hold."""
 
 META = "meta.json"
+_ANEW = "name a shard_NNNN folder, or export the store anew with `astrai export`"
 
 
 def save_bin(
@@ -95,7 +96,11 @@ def _read_meta(directory: Path) -> dict[str, dict]:
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         got = error
     raise StoreError(
-        "this is no shard directory", where=path, got=got, wanted='{"<key>": {"shape": [...], "dtype": "int32"}}'
+        "this is no shard directory",
+        where=path,
+        got=got,
+        wanted='{"<key>": {"shape": [...], "dtype": "int32"}}',
+        hint=_ANEW,
     )
 
 
@@ -105,5 +110,6 @@ def _map(path: Path, entry: dict) -> np.ndarray:
     size = path.stat().st_size if path.is_file() else None
     if size != wanted:
         got = "nothing" if size is None else f"{size:,} bytes"
-        raise StoreError("a shard's file has the wrong size", where=path, got=got, wanted=f"{wanted:,} bytes")
+        what = "a shard's file has the wrong size"
+        raise StoreError(what, where=path, got=got, wanted=f"{wanted:,} bytes", hint=_ANEW)
     return np.memmap(path, dtype, "c", shape=shape) if wanted else np.empty(shape, dtype)

@@ -14,10 +14,10 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from astrai_data.errors import StoreError
 from astrai_data.ledger import Ledger
 from astrai_data.store.checksums import file_record
 from astrai_data.store.columns import OFFSETS, map_buffer
+from astrai_data.store.files import unreadable
 from astrai_data.store.tables import INPUTS_SCHEMA, ROWS_SCHEMA, SHARDS_SCHEMA, TASKS_SCHEMA
 from astrai_data.store.task import SPLITS, TaskRecord
 
@@ -61,7 +61,7 @@ def read_ledger(root: Path, key: str) -> Ledger:
     try:
         return Ledger.from_rows(orjson.loads(path.read_bytes()))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise StoreError("the ledger of a task cannot be read", where=path, got=error) from error
+        raise unreadable(path, error, what="the ledger of a task cannot be read") from error
 
 
 def _rows_table(root: Path, tasks: list[TaskRecord]) -> pa.Table:

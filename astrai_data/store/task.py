@@ -172,12 +172,19 @@ def read_task(root: Path, key: str) -> TaskRecord:
         sums, ranges = tuple(fields.pop("sums")), tuple(fields.pop("ranges"))
         return TaskRecord(parts=parts, files=files, sums=sums, ranges=ranges, **fields)
     except FileNotFoundError as error:
-        raise StoreError("this task is not finished", where=path, got="no task.json") from error
+        raise StoreError(
+            "this task is not finished",
+            where=path,
+            got="no task.json",
+            wanted="the record of a finished task",
+            hint="run the same `astrai preprocess` command again: it continues where it stopped",
+        ) from error
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise StoreError(
             "the record of a task is damaged",
             where=path,
             got=error,
+            wanted="the JSON that the run wrote",
             hint="delete the task's folder and run the same `astrai preprocess` command again",
         ) from error
 

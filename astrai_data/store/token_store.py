@@ -18,7 +18,7 @@ from astrai_data.pack.segments import Segments
 from astrai_data.ragged import Ragged
 from astrai_data.store.columns import read_column
 from astrai_data.store.documents import iterate_rejects, read_documents
-from astrai_data.store.locate import local_root, read_manifest
+from astrai_data.store.locate import SPLITS, local_root, read_manifest
 from astrai_data.store.manifest import Manifest
 from astrai_data.store.part import Part
 from astrai_data.store.row import Row, RowBatch, empty_batch, join
@@ -156,7 +156,9 @@ class TokenStore:
         """
         if not (0 <= begin <= end <= self.num_tokens and begin < self.num_tokens):
             wanted = f"0 <= begin <= end <= {self.num_tokens:,}, begin < {self.num_tokens:,}"
-            raise StoreRangeError("no such range of tokens", where=self, got=(begin, end), wanted=wanted)
+            raise StoreRangeError(
+                "no such range of tokens", where=self.root, got=(begin, end), wanted=wanted, hint=SPLITS
+            )
         pieces = [(self._part(shard), *bounds) for shard, *bounds in self.shards.pieces(begin, end)]
         return {
             key: _joined([part.read(key, *bounds, self._mode) for part, *bounds in pieces])
@@ -178,7 +180,8 @@ class TokenStore:
             StoreError: an unknown name, or a damaged table.
         """
         if name not in self.manifest.tables:
-            raise StoreError("no such table", where=self.root, got=name, wanted=", ".join(self.manifest.tables))
+            wanted, hint = ", ".join(self.manifest.tables), "documents and rejects have methods of their own"
+            raise StoreError("no such table", where=self.root, got=name, wanted=wanted, hint=hint)
         entry = self.manifest.tables[name]
         return read_table(self.root / entry["path"], num_rows=entry["num_rows"])
 
@@ -212,8 +215,8 @@ class TokenStore:
     def _check_rows(self, indices: np.ndarray) -> None:
         outside = indices[(indices < 0) | (indices >= self.num_rows)]
         if len(outside):
-            wanted = f"0 to {self.num_rows - 1}"
-            raise StoreRangeError("no such row", where=self, got=int(outside[0]), wanted=wanted)
+            wanted = f"0 to {self.num_rows - 1}" if self.num_rows else "nothing: this split has no rows"
+            raise StoreRangeError("no such row", where=self.root, got=int(outside[0]), wanted=wanted, hint=SPLITS)
 
     def _open_part(self, shard: int) -> Part:
         buffers = self.shards[shard].buffers
@@ -240,7 +243,8 @@ def _counts(manifest: Manifest, split: str | None, root: Path) -> dict:
         return manifest.totals
     by_split = {entry["split"]: entry for entry in manifest.splits}
     if split not in by_split:
-        raise StoreError("the store has no such split", where=root, got=split, wanted=" or ".join(by_split))
+        wanted = " or ".join(by_split)
+        raise StoreError("the store has no such split", where=root, got=split, wanted=wanted, hint=SPLITS)
     return by_split[split]
 
 

@@ -23,7 +23,7 @@ def open_tokenizer(root: Path, entry: dict):
     try:
         return Tokenizer.from_pretrained(folder)
     except (AstraiError, OSError, ValueError) as error:
-        raise unreadable(folder, error, what=_WHAT) from error
+        raise unreadable(folder, getattr(error, "what", error), what=_WHAT) from error
 
 
 def _check(path: Path, digest: str) -> None:
@@ -33,4 +33,4 @@ def _check(path: Path, digest: str) -> None:
     except OSError as error:
         raise unreadable(path, error, what=_WHAT) from error
     if found != digest:
-        raise unreadable(path, f"SHA-256 {found}", what=_WHAT, wanted=digest)
+        raise unreadable(path, f"SHA-256 {found}", what=_WHAT, wanted=f"SHA-256 {digest}")

@@ -1,3 +1,4 @@
+from astrai_data.tokenizer.backends import SPECIAL_TOKENS_CHOICES
 from astrai_data.tokenizer.chat import EncodedChat
 from astrai_data.tokenizer.chat_template import ChatTemplate
 from astrai_data.tokenizer.conversation import ChatRefusal
@@ -7,6 +8,7 @@ from astrai_data.tokenizer.training import train_tokenizer
 from astrai_data.tokenizer.verification import check_backend, choose_backend
 
 __all__ = [
+    "SPECIAL_TOKENS_CHOICES",
     "ChatRefusal",
     "ChatTemplate",
     "EncodedChat",

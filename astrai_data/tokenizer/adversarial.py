@@ -2,8 +2,6 @@
 
 import numpy as np
 
-from astrai_data.tokenizer.vocabulary import Vocabulary
-
 _UNITS = [
     "hello world", " ", "  ", "\t", "\n", "\r\n", "\r", "\n\n\n", "   \n  x", "a  b   c    d", "\u00a0", "\u2028x",
     "\u200b", "\ufeff", "\x00", "\x7f", "\u0085",
@@ -24,9 +22,8 @@ _NUM_ADDED = 32
 _FULL_WIDTH = {point: point + 0xFEE0 for point in range(0x21, 0x7F)}
 
 
-def adversarial_texts(vocabulary: Vocabulary) -> list[str]:
-    """The same strings every time for one vocabulary: alone, around and near added tokens, in long runs, mixed."""
-    added = [token.content for token in vocabulary.added]
+def adversarial_texts(added: list[str]) -> list[str]:
+    """The same strings every time: alone, around and near the `added` tokens of a vocabulary, in long runs, mixed."""
     some = added[:_NUM_ADDED]
     around = [f"{a}{token}{b}" for token in some for a, b in (("", ""), ("a", "b"), (" ", " "), ("\n", "\n"))]
     folded = [form for token in some for form in (token.upper(), token.lower(), token.translate(_FULL_WIDTH))]

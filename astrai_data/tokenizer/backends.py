@@ -113,4 +113,10 @@ def _checked(build: Callable):
     try:
         return build()
     except Exception as error:  # both libraries raise bare exceptions of their own making
-        raise TokenizerError("tokenizer.json is refused", got=error) from error
+        raise TokenizerError(
+            "tokenizer.json is refused",
+            where="tokenizer.json",
+            got=error,
+            wanted="a file that the `tokenizers` library reads",
+            hint="fetch the tokenizer again, or write it anew with that library's `Tokenizer.save`",
+        ) from error

@@ -186,7 +186,13 @@ def apply_to_all(encoder: ChatEncoder, messages: list, system_prompt: str | None
 def accepted(result):
     """`result`, or the refusal it is as a `TokenizerError`."""
     if isinstance(result, ChatRefusal):
-        raise TokenizerError("the conversation is refused", where=result.reason, got=result.message)
+        raise TokenizerError(
+            "the conversation is refused",
+            where="the conversation",
+            got=f"{result.reason}: {result.message}",
+            wanted='messages such as [{"role": "user", "content": "..."}] that the chat template takes',
+            hint="mend the conversation as it says",
+        )
     return result
 
 

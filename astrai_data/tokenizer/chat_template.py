@@ -38,7 +38,8 @@ class ChatTemplate:
     def __post_init__(self) -> None:
         if not isinstance(self.template, str):
             got = type(self.template).__name__
-            raise TokenizerError("a chat template is not text", got=got, wanted="a string")
+            where, hint = f"chat template {self.name!r}", "give Jinja source as a string, or None for no template"
+            raise TokenizerError("a chat template is not text", where=where, got=got, wanted="a string", hint=hint)
 
     def __getstate__(self) -> dict:
         return {name: value for name, value in self.__dict__.items() if name != "_compiled"}
@@ -133,7 +134,9 @@ class ChatTemplate:
             return build_environment().from_string(self.template)
         except TemplateSyntaxError as error:
             where = f"template {self.name!r}, line {error.lineno}"
-            raise TokenizerError("the chat template cannot be compiled", where=where, got=error) from error
+            wanted, hint = "Jinja", "mend this line of chat_template in tokenizer_config.json or chat_template.jinja"
+            what = "the chat template cannot be compiled"
+            raise TokenizerError(what, where=where, got=error, wanted=wanted, hint=hint) from error
 
 
 def _unmarked(caller) -> str:
@@ -142,4 +145,10 @@ def _unmarked(caller) -> str:
 
 def _render_error(error: Exception) -> TokenizerError:
     text = f"{type(error).__name__}: {error}"
-    return TokenizerError("the chat template refuses the conversation", got=text)
+    return TokenizerError(
+        "the chat template refuses the conversation",
+        where="the conversation",
+        got=text,
+        wanted="messages in the roles and the order that the template expects",
+        hint="mend the conversation, or the template",
+    )

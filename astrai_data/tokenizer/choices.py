@@ -15,5 +15,5 @@ def check_choice(what: str, value: object, known: Sequence[str]) -> None:
     if isinstance(value, str) and value in known:
         return
     near = get_close_matches(str(value), known, 1)
-    hint = f"did you mean {near[0]!r}?" if near else None
-    raise TokenizerError(f"unknown {what}", got=repr(value), wanted=" or ".join(known), hint=hint)
+    hint = f"did you mean {near[0]!r}?" if near else f"{known[0]!r}"
+    raise TokenizerError(f"unknown {what}", where=what, got=repr(value), wanted=" or ".join(known), hint=hint)

@@ -45,6 +45,13 @@ class Codec:
     def __reduce__(self):
         return Codec, (self.tokenizer_json, self.special_tokens, self.backend_name)
 
+    def with_backend(self, name: str) -> "Codec":
+        """The same over another backend; what was found out of the files is not found out again."""
+        other = Codec(self.tokenizer_json, self.special_tokens, name)
+        known = {key: self.__dict__[key] for key in ("vocabulary", "ids_sha256", "truth") if key in self.__dict__}
+        other.__dict__.update(known)
+        return other
+
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """Token strings and ids."""
@@ -102,7 +109,13 @@ class Codec:
             TokenizerError: the tokenizer is not byte-level.
         """
         if not self.vocabulary.is_byte_level:
-            raise TokenizerError("only tokens of a byte-level tokenizer stand for fixed bytes")
+            raise TokenizerError(
+                "only tokens of a byte-level tokenizer stand for fixed bytes",
+                where="token_bytes",
+                got="a tokenizer without a ByteLevel pre-tokenizer and decoder",
+                wanted="a byte-level tokenizer",
+                hint="ask `is_byte_level` first, and use `decode` for the others",
+            )
         return build_token_bytes(self.vocabulary)
 
     @cached_property
@@ -141,8 +154,10 @@ class Codec:
             if full != prefix + bare + suffix:
                 raise TokenizerError(
                     "the post-processor does more than put fixed tokens around a sequence",
+                    where="post_processor in tokenizer.json",
                     got=f"{full} for {probe!r}, which is {bare} alone",
                     wanted=f"{prefix} before and {suffix} after",
+                    hint="take the post_processor out, or encode with add_special_tokens: false",
                 )
         return tuple(prefix), tuple(suffix)
 
@@ -158,7 +173,10 @@ class Codec:
         except (TypeError, UnicodeEncodeError) as error:
             bad = next((text for text in texts if not _is_text(text)), None)
             got = repr(bad)[:80]
-            raise TokenizerError("a text cannot be encoded", got=got, wanted="strings of whole characters") from error
+            where = f"text {next((number for number, text in enumerate(texts) if text is bad), 0)}"
+            wanted, hint = "strings of whole characters", "take out lone surrogates, and what is no string"
+            what = "a text cannot be encoded"
+            raise TokenizerError(what, where=where, got=got, wanted=wanted, hint=hint) from error
 
     def encode_texts(self, texts: list[str], special_tokens: SpecialTokens) -> tuple[Ragged, dict[int, str]]:
         """`encode_batch`, and the rows in which plain text became a control token: emptied, row number -> why."""

@@ -54,4 +54,5 @@ def raise_refused(refused: dict[int, str]) -> None:
     """Raise `TokenizerError` for the first of `refused` (number of a text -> why), if there is one."""
     for row, reason in refused.items():
         hint = 'take the token out of the text, or let it be one: special_tokens="parse"'
-        raise TokenizerError("a text cannot be encoded as plain text", where=f"text {row}", got=reason, hint=hint)
+        what, wanted = "a text cannot be encoded as plain text", "text in which no special token comes about"
+        raise TokenizerError(what, where=f"text {row}", got=reason, wanted=wanted, hint=hint)

@@ -71,7 +71,9 @@ def check_ids(ids: np.ndarray, num_ids: int) -> None:
     """Raise `TokenizerError` unless every id is in 0 .. num_ids - 1."""
     if len(ids) and not 0 <= ids.min() <= ids.max() < num_ids:
         bad = ids[(ids < 0) | (ids >= num_ids)][0]
-        raise TokenizerError("an id is outside the vocabulary", got=int(bad), wanted=f"0 to {num_ids - 1}")
+        where, hint = "the ids to decode", "these ids are another tokenizer's: decode them with that one"
+        what, wanted = "an id is outside the vocabulary", f"0 to {num_ids - 1}"
+        raise TokenizerError(what, where=where, got=int(bad), wanted=wanted, hint=hint)
 
 
 def _with_literals(rows: Ragged, literal: dict[int, str]) -> Ragged:

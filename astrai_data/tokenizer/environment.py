@@ -53,7 +53,8 @@ def clock_of(template_date: str) -> Callable[[str], str]:
         return datetime.fromisoformat(template_date).strftime
     except (TypeError, ValueError) as error:
         wanted = "an ISO date such as 2024-07-26"
-        raise TokenizerError("template_date is not a date", got=repr(template_date), wanted=wanted) from error
+        what, hint = "template_date is not a date", "write it as YYYY-MM-DD, or leave it out"
+        raise TokenizerError(what, where="template_date", got=repr(template_date), wanted=wanted, hint=hint) from error
 
 
 def _to_json(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False) -> str:

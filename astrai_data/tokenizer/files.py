@@ -7,6 +7,8 @@ Everything else in it is carried along untouched.
 """
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -53,6 +55,7 @@ def read_files(directory: Path) -> TokenizerFiles:
         raise TokenizerNotFoundError(
             "no tokenizer found",
             where=path,
+            got="no such folder" if not directory.is_dir() else f"a folder without {TOKENIZER_FILE}",
             wanted=f"a directory that holds {TOKENIZER_FILE}",
             hint="make one with `astrai tokenizer train`, or point at a downloaded model directory",
         )
@@ -63,6 +66,18 @@ def read_files(directory: Path) -> TokenizerFiles:
         special_tokens=_read_special_tokens(directory, config),
         templates=_read_templates(directory, config),
     )
+
+
+@contextmanager
+def in_folder(directory: str | Path | None) -> Iterator[None]:
+    """What goes wrong with `tokenizer.json` inside the block is told with the folder in front."""
+    try:
+        yield
+    except TokenizerError as error:
+        if directory is None or TOKENIZER_FILE not in str(error.where):
+            raise
+        where = f"{directory}: {error.where}"
+        raise type(error)(error.what, where=where, got=error.got, wanted=error.wanted, hint=error.hint) from error
 
 
 def write_files(directory: Path, files: TokenizerFiles) -> None:
@@ -92,9 +107,12 @@ def _read_text(path: Path) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise TokenizerError("a tokenizer file cannot be read", where=path, got=error.strerror or error) from error
+        what, got = "a tokenizer file cannot be read", error.strerror or error
+        wanted, hint = "a file that you may read", "have its owner let you read it, or copy the folder"
+        raise TokenizerError(what, where=path, got=got, wanted=wanted, hint=hint) from error
     except UnicodeDecodeError as error:
-        raise TokenizerError("a tokenizer file is not UTF-8", where=path, got=error) from error
+        what, hint = "a tokenizer file is not UTF-8", "fetch the file again, or save it as UTF-8"
+        raise TokenizerError(what, where=path, got=error, wanted="UTF-8 text", hint=hint) from error
 
 
 def _read_object(path: Path) -> dict:
@@ -105,12 +123,15 @@ def _read_object(path: Path) -> dict:
         value = json.loads(text.removeprefix("\ufeff"))
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise TokenizerError("a tokenizer file holds half a character", where=path, got=error) from error
+        what, hint = "a tokenizer file holds half a character", "take the \\ud8.. to \\udf.. escape out of the file"
+        raise TokenizerError(what, where=path, got=error, wanted="whole characters", hint=hint) from error
     except (ValueError, RecursionError) as error:
-        raise TokenizerError("a tokenizer file is not JSON", where=path, got=error) from error
+        what, hint = "a tokenizer file is not JSON", "fetch the file again, or mend it at that place"
+        raise TokenizerError(what, where=path, got=error, wanted="a JSON object", hint=hint) from error
     if not isinstance(value, dict):
         got = type(value).__name__
-        raise TokenizerError("a tokenizer file is not a JSON object", where=path, got=got, wanted="an object")
+        what, hint = "a tokenizer file is not a JSON object", "fetch the file again, or put its keys into {...}"
+        raise TokenizerError(what, where=path, got=got, wanted="an object", hint=hint)
     return value
 
 
@@ -122,6 +143,7 @@ def _read_special_tokens(directory: Path, config: dict) -> dict[str, str]:
             where=directory / CONFIG_FILE,
             got=type(own).__name__,
             wanted='an object such as {"bos_token": "<s>"}',
+            hint="write it so, or take the key out",
         )
     sources = (_named_tokens(_read_object(directory / TOKEN_MAP_FILE)), _named_tokens(config), own)
     found: dict[str, str] = {}
@@ -161,6 +183,7 @@ def _named_templates(value: object, where: Path) -> dict[str, str]:
             where=where,
             got=type(value).__name__,
             wanted='a string, null, or a list of {"name": ..., "template": ...}',
+            hint="write it so, or take the key out",
         )
     return {entry["name"]: entry["template"] for entry in entries}
 

@@ -16,6 +16,17 @@ class TokenizerStateError(TokenizerError, RuntimeError):
     """Something was asked of a tokenizer that has not been loaded, or has no chat template."""
 
 
+def not_loaded() -> TokenizerStateError:
+    """The error for a tokenizer that holds a template and nothing else."""
+    return TokenizerStateError(
+        "the tokenizer has not been loaded",
+        where="Tokenizer()",
+        got="an empty tokenizer",
+        wanted="one of a folder with tokenizer.json",
+        hint="use Tokenizer.from_pretrained(DIR)",
+    )
+
+
 @dataclass
 class TemplateSet:
     """Chat templates by name, and the special tokens that all of them see."""
@@ -79,7 +90,13 @@ class TemplateSet:
         template = self.choose(tools)
         if template is None:
             hint = "set tokenizer.chat_template, or put chat_template into tokenizer_config.json"
-            raise TokenizerStateError("the tokenizer has no chat template", hint=hint)
+            raise TokenizerStateError(
+                "the tokenizer has no chat template",
+                where="chat_template",
+                got="none",
+                wanted="a Jinja template that renders conversations",
+                hint=hint,
+            )
         return template
 
     @property

@@ -18,9 +18,9 @@ from astrai_data.tokenizer.chat_template import TEMPLATE_DATE, ChatTemplate
 from astrai_data.tokenizer.codec import Codec
 from astrai_data.tokenizer.controls import raise_refused
 from astrai_data.tokenizer.conversation import ChatRefusal
-from astrai_data.tokenizer.files import TokenizerFiles, read_files, write_files
+from astrai_data.tokenizer.files import TokenizerFiles, in_folder, read_files, write_files
 from astrai_data.tokenizer.special_names import find_stop_tokens, look_up
-from astrai_data.tokenizer.template_set import TemplateSet, TokenizerStateError
+from astrai_data.tokenizer.template_set import TemplateSet, not_loaded
 
 
 class Tokenizer:
@@ -49,7 +49,8 @@ class Tokenizer:
         backend: str = "tokenizers",
     ) -> None:
         files = TokenizerFiles("") if path is None else read_files(Path(path))
-        self._fill(files.with_special_tokens(special_tokens or {}), backend)
+        with in_folder(path):
+            self._fill(files.with_special_tokens(special_tokens or {}), backend)
         if chat_template is not None and self.chat_template is None:
             self.chat_template = chat_template
 
@@ -79,7 +80,9 @@ class Tokenizer:
 
     def with_backend(self, name: str) -> "Tokenizer":
         """The same tokenizer over another backend."""
-        other = self.from_files(self._files, name)
+        other = Tokenizer()
+        other._files, other._codec = self._files, self._loaded.with_backend(name)
+        _ = other._codec.backend  # one that cannot be used fails here
         other._templates = TemplateSet(dict(self._templates.templates), self.special_tokens)
         return other
 
@@ -91,7 +94,7 @@ class Tokenizer:
     @property
     def _loaded(self) -> Codec:
         if self._codec is None:
-            raise TokenizerStateError("the tokenizer has not been loaded", hint="use Tokenizer.from_pretrained(DIR)")
+            raise not_loaded()
         return self._codec
 
     @property
@@ -117,6 +120,11 @@ class Tokenizer:
     def special_tokens(self) -> dict[str, str]:
         """Attribute name -> token string, a copy; without those that are not in the vocabulary."""
         return dict(self._codec.vocabulary.named if self._codec else self._files.special_tokens)
+
+    @property
+    def added_tokens(self) -> list[str]:
+        """The strings that are cut out of a text before the model sees it, in the order of the file."""
+        return [token.content for token in self._loaded.vocabulary.added]
 
     @property
     def stop_ids(self) -> list[int]:

@@ -87,9 +87,12 @@ def check_vocab_size(vocab_size: int, special_tokens: dict[str, str] = SPECIAL_T
     smallest = 256 + len(special_tokens)
     if vocab_size < smallest:
         wanted = f"at least {smallest}: 256 bytes and {len(special_tokens)} special tokens"
-        raise TokenizerError("the vocabulary is too small", got=vocab_size, wanted=wanted)
+        what, hint = "the vocabulary is too small", "16384 does for a small model, 32768 to 131072 for larger ones"
+        raise TokenizerError(what, where="vocab_size", got=vocab_size, wanted=wanted, hint=hint)
     if vocab_size > _MAX_VOCAB_SIZE:
-        raise TokenizerError("the vocabulary is too large", got=vocab_size, wanted=f"at most {_MAX_VOCAB_SIZE:,}")
+        what, hint = "the vocabulary is too large", "131072 does for large models"
+        wanted = f"at most {_MAX_VOCAB_SIZE:,}"
+        raise TokenizerError(what, where="vocab_size", got=vocab_size, wanted=wanted, hint=hint)
 
 
 def _untrained() -> tk.Tokenizer:

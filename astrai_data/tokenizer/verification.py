@@ -1,26 +1,23 @@
 """Is the accelerated backend equal to the truth for this tokenizer? Tried, not trusted.
 
-Adversarial strings always, then as much of a sample of the input as the time allows, each with special tokens parsed
-and as text. One difference anywhere means that `tokenizers` is used.
+Adversarial strings always, with special tokens parsed and as text, then as much of a sample of the input as the time
+allows, as it will be read. One difference anywhere means that `tokenizers` is used.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from itertools import chain
-from pathlib import Path
 
 import numpy as np
-import orjson
 
 from astrai_data.errors import TokenizerError
 from astrai_data.ragged import Ragged
 from astrai_data.tokenizer.adversarial import adversarial_texts
 from astrai_data.tokenizer.alignment import count_bytes
-from astrai_data.tokenizer.backends import Backend, check_backend_name, open_backend
-from astrai_data.tokenizer.files import read_files
-from astrai_data.tokenizer.vocabulary import Vocabulary, parse_definition
+from astrai_data.tokenizer.backends import SPECIAL_TOKENS_CHOICES, SpecialTokens, check_backend_name
+from astrai_data.tokenizer.tokenizer import Tokenizer
 
 _TEXTS_PER_CALL = 64
 _MAX_LETTERS = 100_000
@@ -44,53 +41,68 @@ class BackendCheck:
     seconds: float
 
 
-def choose_backend(path: str | Path, requested: str, texts: list[str], *, budget_s: float = 10.0) -> tuple[str, dict]:
-    """Resolve `requested` (`auto` or a backend's name) to a backend, and a record of how, for `run.json`.
+def choose_backend(
+    tokenizer: Tokenizer,
+    requested: str,
+    texts: list[str],
+    *,
+    special_tokens: Sequence[SpecialTokens] = SPECIAL_TOKENS_CHOICES,
+    budget_s: float = 10.0,
+) -> tuple[Tokenizer, dict]:
+    """The tokenizer over the backend that is `requested` (a name or `auto`), and a record of how, for `run.json`.
+
+    `texts` are tried in each of the ways of `special_tokens`, the adversarial strings in both.
 
     Raises:
         TokenizerError: the name is unknown, or `fastokens` was asked for by name and is not equal.
     """
     if requested == "tokenizers":
-        return requested, _record(requested, requested, "asked for", None)
+        return tokenizer.with_backend(requested), _record(requested, requested, "asked for", None)
     if requested != "auto":
         check_backend_name(requested)
-    check = check_backend(path, texts, budget_s=budget_s)
+    fast, check = _tried(tokenizer, texts, special_tokens, budget_s)
     if check.equal:
-        return "fastokens", _record(requested, "fastokens", "equal on everything tried", check)
+        return fast, _record(requested, "fastokens", "equal on everything tried", check)
     if requested == "fastokens":
         raise TokenizerError(
             "the backend fastokens cannot be used with this tokenizer",
-            where=path,
+            where="tokenizer.backend",
             got=check.reason,
+            wanted="a tokenizer that both backends cut alike",
             hint='set tokenizer.backend to "auto" or "tokenizers"',
         )
-    return "tokenizers", _record(requested, "tokenizers", check.reason, check)
+    return tokenizer.with_backend("tokenizers"), _record(requested, "tokenizers", check.reason, check)
 
 
-def check_backend(path: str | Path, texts: list[str], *, budget_s: float = 10.0) -> BackendCheck:
+def check_backend(tokenizer: Tokenizer, texts: list[str], *, budget_s: float = 10.0) -> BackendCheck:
     """Compare `fastokens` with `tokenizers` on adversarial strings and, while `budget_s` lasts, on `texts`.
 
     Of a long text only the beginning is tried.
     """
+    return _tried(tokenizer, texts, SPECIAL_TOKENS_CHOICES, budget_s)[1]
+
+
+def _tried(
+    tokenizer: Tokenizer, texts: list[str], special_tokens: Sequence[SpecialTokens], budget_s: float
+) -> tuple[Tokenizer, BackendCheck]:
+    """(the tokenizer over fastokens, or as it was where that refuses it; what was found)."""
     started = time.monotonic()
-    files = read_files(Path(path))
-    definition = parse_definition(files.tokenizer_json, files.special_tokens.values())
-    tokenizer_json = orjson.dumps(definition).decode()
-    truth = open_backend("tokenizers", tokenizer_json)
+    truth = tokenizer.with_backend("tokenizers")
     try:
-        tried = open_backend("fastokens", tokenizer_json)
+        fast = tokenizer.with_backend("fastokens")
     except TokenizerError as error:
-        return BackendCheck(False, str(error.got), 0, 0, time.monotonic() - started)
-    hostile = list(_chunks(adversarial_texts(Vocabulary.from_definition(definition, files.special_tokens))))
+        return tokenizer, BackendCheck(False, str(error.got), 0, 0, time.monotonic() - started)
+    hostile = [(chunk, SPECIAL_TOKENS_CHOICES) for chunk in _chunks(adversarial_texts(truth.added_tokens))]
+    usual = ((chunk, special_tokens) for chunk in _chunks(texts))
     num_texts = num_bytes = 0
-    for number, chunk in enumerate(chain(hostile, _chunks(texts))):
+    for number, (chunk, choices) in enumerate(chain(hostile, usual)):
         if number >= len(hostile) and time.monotonic() - started > budget_s:
             break
         num_texts += len(chunk)
         num_bytes += sum(map(count_bytes, chunk))
-        if reason := _difference(truth, tried, chunk):
-            return BackendCheck(False, reason, num_texts, num_bytes, time.monotonic() - started)
-    return BackendCheck(True, "", num_texts, num_bytes, time.monotonic() - started)
+        if reason := _difference(truth, fast, chunk, choices):
+            return fast, BackendCheck(False, reason, num_texts, num_bytes, time.monotonic() - started)
+    return fast, BackendCheck(True, "", num_texts, num_bytes, time.monotonic() - started)
 
 
 def _chunks(texts: list[str]) -> Iterator[list[str]]:
@@ -107,11 +119,11 @@ def _chunks(texts: list[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-def _difference(truth: Backend, tried: Backend, texts: list[str]) -> str:
-    for special_tokens in ("parse", "text"):
-        wanted = truth.encode_batch(texts, special_tokens)
+def _difference(truth: Tokenizer, tried: Tokenizer, texts: list[str], choices: Sequence[SpecialTokens]) -> str:
+    for special_tokens in choices:
+        wanted, _ = truth.encode_texts(texts, special_tokens=special_tokens)
         try:
-            got = tried.encode_batch(texts, special_tokens)
+            got, _ = tried.encode_texts(texts, special_tokens=special_tokens)
         except Exception as error:  # the library's own, whatever it is
             return f"fastokens fails: {error}"
         if not _equal(wanted, got):

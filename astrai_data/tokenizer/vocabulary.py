@@ -16,6 +16,8 @@ from astrai_data.errors import TokenizerError
 
 _SEQUENCE_KEYS = ("pretokenizers", "normalizers", "decoders", "processors")
 _HARMLESS_NAMES = ("unk_token", "pad_token")
+_WANTED = "a file of the `tokenizers` library: an object with model.vocab"
+_HINT = "fetch the tokenizer again, or make one with `astrai tokenizer train`"
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,13 @@ class Vocabulary:
             unknown_id = _unknown_id(definition["model"], ids)
             added = tuple(_added_token(entry) for entry in definition.get("added_tokens") or ())
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise TokenizerError("tokenizer.json has no vocabulary that can be read", got=repr(error)) from error
+            raise TokenizerError(
+                "tokenizer.json has no vocabulary that can be read",
+                where="model.vocab and added_tokens in tokenizer.json",
+                got=repr(error),
+                wanted=_WANTED,
+                hint=_HINT,
+            ) from error
         ids.update((token.content, token.id) for token in added)
         steps = _steps(definition.get("pre_tokenizer")) + _steps(definition.get("normalizer"))
         byte_steps = [step for step in steps if step.get("type") == "ByteLevel"]
@@ -137,9 +145,12 @@ def parse_definition(tokenizer_json: str, special: Collection[str] = ()) -> dict
     try:
         definition = orjson.loads(tokenizer_json)
     except orjson.JSONDecodeError as error:
-        raise TokenizerError("tokenizer.json is not JSON", got=error) from error
+        what = "tokenizer.json is not JSON"
+        raise TokenizerError(what, where="tokenizer.json", got=error, wanted=_WANTED, hint=_HINT) from error
     if not isinstance(definition, dict) or not isinstance(definition.get("model"), dict):
-        raise TokenizerError("tokenizer.json has no model", wanted="a file of the `tokenizers` library")
+        got = sorted(definition)[:8] if isinstance(definition, dict) else type(definition).__name__
+        where = "model in tokenizer.json"
+        raise TokenizerError("tokenizer.json has no model", where=where, got=got, wanted=_WANTED, hint=_HINT)
     definition["padding"] = definition["truncation"] = None
     if definition["model"].get("dropout"):
         definition["model"]["dropout"] = None

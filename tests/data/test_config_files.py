@@ -76,7 +76,7 @@ def test_a_ready_made_name_wins_over_the_working_directory(write, monkeypatch):
 
 @pytest.mark.parametrize(
     ("asked", "hint"),
-    [("pretrian", "pretrain"), ("sft_chat", "sft-chat"), ("nowhere/pretrain.json", "pretrain"), ("zzzzz", None)],
+    [("pretrian", "pretrain"), ("sft_chat", "sft-chat"), ("nowhere/pretrain.json", "pretrain"), ("zzzzz", "check the path, or take a ready-made one by its name")],
 )
 def test_an_unknown_name_is_answered_with_the_ready_made_ones(asked, hint):
     error = error_of(asked)
@@ -97,12 +97,12 @@ def test_errors_name_file_and_key(write):
     ("text", "line", "column", "shown", "hint"),
     [
         ('{\n  "version": 2,\n}', 3, 1, "}", "comma"),
-        ('{\n  "version": 2\n  "name": "x"\n}', 3, 3, '"name": "x"', None),
+        ('{\n  "version": 2\n  "name": "x"\n}', 3, 3, '"name": "x"', "a comma between"),
         ("{\n  // mine\n}", 2, 3, "// mine", "comment"),
-        ("{'version': 2}", 1, 2, "{'version': 2}", None),
-        ('{"version": 2', 1, 14, '{"version": 2', None),
-        ("", 1, 1, "an empty line", None),
-        ('{"a": 1} {"b": 2}', 1, 10, '{"a": 1} {"b": 2}', None),
+        ("{'version': 2}", 1, 2, "{'version': 2}", "double quotes"),
+        ('{"version": 2', 1, 14, '{"version": 2', "mend this place"),
+        ("", 1, 1, "an empty line", "mend this place"),
+        ('{"a": 1} {"b": 2}', 1, 10, '{"a": 1} {"b": 2}', "mend this place"),
     ],
 )
 def test_a_syntax_error_shows_its_line(write, text, line, column, shown, hint):

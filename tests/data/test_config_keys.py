@@ -137,8 +137,8 @@ def test_a_wrong_value_is_named_with_what_was_wanted(key_path, given, wanted):
         ),
         ({"data": {"inputs": [{"path": "a", "fmt": "csv"}]}}, "data.inputs[0].fmt", "format"),
         ({"$schemas": "x"}, "$schemas", "$schema"),
-        ({"verbose": 1}, "verbose", None),
-        ({3: 4}, "[3]", None),
+        ({"verbose": 1}, "verbose", "take it out"),
+        ({3: 4}, "[3]", "take it out"),
     ],
 )
 def test_an_unknown_key_is_named_with_the_nearest_known_one(config, where, hint):

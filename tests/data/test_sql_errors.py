@@ -63,8 +63,8 @@ ERRORS = [
     ("SELEC 1", "line 1, column 1", None),
     ("SELECT domain + 1 FROM rows", "line 1, column 15", None),
     ("SELECT 1; SELECT 2", "the SQL query", "one at a time"),
-    ("SELECT piece(99999)", "the SQL query", None),
-    ("SELECT decode([-1])", "the SQL query", None),
+    ("SELECT piece(99999)", "the SQL query", "ids of this store"),
+    ("SELECT decode([-1])", "the SQL query", "ids of this store"),
     ("", None, "views: rows, segments"),
     ("SELECT 9223372036854775807::HUGEINT + 1", "the SQL query", "CAST"),
     ("SELECT * FROM (SELECT sum(num_tokens) AS n FROM rows) WHERE n / 0 > error('no')", "the SQL query", None),
@@ -87,8 +87,8 @@ def test_hints_fit_the_terminal_and_begin_with_what_is_near(store, monkeypatch, 
     with pytest.raises(StoreError) as raised:
         query(store, f"SELECT {name} FROM documents JOIN segments USING (document_id)")
     lines = str(raised.value).splitlines()
-    assert max(map(len, lines[3:])) <= columns
-    assert lines[3].startswith("  try: " + ("did you mean 'num_tokens'" if name == "num_tokns" else "segments: "))
+    assert max(map(len, lines[4:])) <= columns
+    assert lines[4].startswith("  try: " + ("did you mean 'num_tokens'" if name == "num_tokns" else "segments: "))
     told = " ".join(lines)
     assert "mask_runs" in told
     assert "text_hash" in told

@@ -112,9 +112,9 @@ def test_with_backend_keeps_the_template(truth):
 # --- choosing ------------------------------------------------------------------------------------------------------
 
 
-def test_auto_takes_the_fast_one_where_it_is_equal(directory):
-    name, record = choose_backend(directory, "auto", TRAINING_TEXT)
-    assert name == record["backend"] == "fastokens"
+def test_auto_takes_the_fast_one_where_it_is_equal(truth):
+    chosen, record = choose_backend(truth, "auto", TRAINING_TEXT)
+    assert chosen.backend == record["backend"] == "fastokens"
     assert record["check"]["equal"]
     assert record["check"]["num_texts"] > len(TRAINING_TEXT)
     assert set(record["versions"]) == {"tokenizers", "fastokens"}
@@ -131,38 +131,41 @@ def test_what_the_fast_one_refuses_runs_on_the_other(tmp_path, model, pre_tokeni
     library = tk.Tokenizer(model)
     library.pre_tokenizer = pre_tokenizer
     library.save(str(tmp_path / "tokenizer.json"))
-    name, record = choose_backend(tmp_path, "auto", ["a"])
-    assert name == "tokenizers"
+    tokenizer = Tokenizer.from_pretrained(tmp_path)
+    chosen, record = choose_backend(tokenizer, "auto", ["a"])
+    assert chosen.backend == "tokenizers"
     assert reason in record["reason"]
     with pytest.raises(TokenizerError, match=reason):
-        choose_backend(tmp_path, "fastokens", ["a"])
+        choose_backend(tokenizer, "fastokens", ["a"])
     with pytest.raises(TokenizerError, match=reason):
         Tokenizer.from_pretrained(tmp_path, "fastokens")
 
 
-def test_asking_for_the_truth_checks_nothing(tmp_path):
-    assert choose_backend(tmp_path / "nowhere", "tokenizers", [])[1]["reason"] == "asked for"
+def test_asking_for_the_truth_checks_nothing(truth):
+    chosen, record = choose_backend(truth.with_backend("fastokens"), "tokenizers", ["a"])
+    assert (chosen.backend, record["reason"]) == ("tokenizers", "asked for")
+    assert "check" not in record
 
 
-def test_of_a_long_text_only_the_beginning_is_tried(directory):
-    check = check_backend(directory, ["the dog " * 100_000, "x"], budget_s=60.0)
+def test_of_a_long_text_only_the_beginning_is_tried(truth):
+    check = check_backend(truth, ["the dog " * 100_000, "x"], budget_s=60.0)
     assert check.equal
     assert 100_000 < check.num_bytes < 300_000
 
 
-def test_an_unknown_request(directory):
+def test_an_unknown_request(truth):
     with pytest.raises(TokenizerError, match="unknown tokenizer backend"):
-        choose_backend(directory, "quick", [])
+        choose_backend(truth, "quick", [])
 
 
-def test_no_time_still_means_the_adversarial_strings(directory, truth):
-    check = check_backend(directory, ["never reached"] * 10_000, budget_s=0.0)
-    hostile = len(adversarial_texts(truth._loaded.vocabulary))
+def test_no_time_still_means_the_adversarial_strings(truth):
+    check = check_backend(truth, ["never reached"] * 10_000, budget_s=0.0)
+    hostile = len(adversarial_texts(truth.added_tokens))
     assert check.equal
     assert hostile <= check.num_texts < hostile + 200
 
 
-def test_a_difference_is_found_and_named(directory, monkeypatch):
+def test_a_difference_is_found_and_named(truth, monkeypatch):
     from astrai_data.tokenizer import backends
 
     real = backends.FastokensBackend.encode_batch
@@ -171,10 +174,11 @@ def test_a_difference_is_found_and_named(directory, monkeypatch):
         return real(self, [text.replace("7", "8") for text in texts], special_tokens)
 
     monkeypatch.setattr(backends.FastokensBackend, "encode_batch", drop_digits)
-    name, record = choose_backend(directory, "auto", [])
-    assert name == "tokenizers"
+    chosen, record = choose_backend(truth, "auto", [])
+    assert chosen.backend == "tokenizers"
     assert "differs from tokenizers on '12345678901234567890'" in record["reason"]
 
 
 def test_the_toy_runs_on_tokenizers(tmp_path):
-    assert choose_backend(write_toy_tokenizer(tmp_path), "auto", ["abc"])[0] == "tokenizers"
+    toy = Tokenizer.from_pretrained(write_toy_tokenizer(tmp_path))
+    assert choose_backend(toy, "auto", ["abc"])[0].backend == "tokenizers"
