@@ -71,7 +71,7 @@ class Schedule:
 
     def _slab(self, position: int, order) -> Iterator[Share]:
         begins = range(position, self.num_samples, self.samples_per_step)[:_SLAB]
-        own = self.rank + self.world_size * np.arange(self.samples_per_batch)
+        own = self.rank + self.world_size * np.arange(min(self.samples_per_batch, self.num_samples))
         positions = np.array(begins)[:, None] + own
         samples = order(positions.ravel() % self.num_samples).reshape(positions.shape)
         for taken, live in zip(samples, positions < self.num_samples, strict=True):

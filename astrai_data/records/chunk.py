@@ -63,7 +63,7 @@ class Reject:
 
 @dataclasses.dataclass(frozen=True)
 class RecordChunk:
-    """About 1 MiB of input: int64 column `position` and one column a field.
+    """About a block of input (2 MiB): int64 column `position` and one column a field.
 
     Every record is a row or a reject.
     """

@@ -1,6 +1,6 @@
 """Opening planned files: random reads by byte, and whole files as raw blocks, local or through fsspec.
 
-Local files are read with `os.pread` into blocks of about 1 MiB; the allocator gives the same pages out again, so a
+Local files are read with `os.pread` into blocks of 2 MiB; the allocator gives the same pages out again, so a
 pass over a file touches few new ones. Nothing is mapped: a file cut short under a map ends the process.
 """
 

@@ -1,7 +1,7 @@
-"""Reading all ranges of a task as one stream of record batches of half a MiB to one and a half.
+"""Reading all ranges of a task as one stream of record batches of one MiB to three.
 
 Small files make small chunks; they are joined here, so that the builder works on columns whatever the file sizes. A
-large file's chunks, of about 1 MiB, pass as they are.
+large file's chunks, of about 2 MiB, pass as they are.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from astrai_data.records import FieldSpec, InputFile, InputRange, RangeReader, Reject
 
-LEAST_BATCH_BYTES = 1 << 19
+LEAST_BATCH_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)

@@ -171,6 +171,23 @@ def test_eos_ends_a_document_once(toys):
     assert build(parsed, toys["C"], [{"text": "c[E]"}])[0] == [([99, 2], [1, 1])]
 
 
+@pytest.mark.parametrize("asking", [(True, False), (False, True), (True, True)])
+def test_eos_follows_the_last_trained_text_whichever_section_asks(toys, asking):
+    """All three have one configuration hash."""
+    first, last = (
+        {"field": name, "action": "train", "append_eos": eos} for name, eos in zip("pr", asking, strict=True)
+    )
+    rows, _, _ = build(sections(first, last), toys["C"], [{"p": "a", "r": "b"}, {"p": "a"}, {"r": "b"}])
+    assert [ids for ids, _ in rows] == [[97, 98, 2], [97, 2], [98, 2]]
+
+
+def test_a_chat_cut_to_one_token_has_nothing_to_train(toys):
+    config = CHAT | {"version": 2, "preprocessing": {"max_packed_len": 1, "over_long": "truncate"}}
+    rows, _, ledger = build(config, toys["C"], [{"messages": [USER_HI, OK]}])
+    assert rows == []
+    assert ledger.total("records", "filtered", "nothing_to_train") == 1
+
+
 def test_eos_comes_before_max_seq_len(toys):
     config = {"version": 2, "input": TEXT["input"], "preprocessing": {"max_seq_len": 2}}
     assert build(config, toys["C"], [{"text": "ab"}])[0] == [([97, 98], [1, 1])]

@@ -76,7 +76,12 @@ def test_a_ready_made_name_wins_over_the_working_directory(write, monkeypatch):
 
 @pytest.mark.parametrize(
     ("asked", "hint"),
-    [("pretrian", "pretrain"), ("sft_chat", "sft-chat"), ("nowhere/pretrain.json", "pretrain"), ("zzzzz", "check the path, or take a ready-made one by its name")],
+    [
+        ("pretrian", "pretrain"),
+        ("sft_chat", "sft-chat"),
+        ("nowhere/pretrain.json", "pretrain"),
+        ("zzzzz", "check the path, or take a ready-made one by its name"),
+    ],
 )
 def test_an_unknown_name_is_answered_with_the_ready_made_ones(asked, hint):
     error = error_of(asked)

@@ -65,7 +65,7 @@ def test_an_empty_split_is_a_clear_error(tmp_path, options):
     write_store(tmp_path / "store", [numbered([5])], split="validation")
     with pytest.raises(LoadError, match="nothing to load") as caught:
         PackedLoader(TokenStore.open(tmp_path / "store", "train"), rows_per_batch=1, seed=0, **options)
-    assert "split='train'" in str(caught.value)
+    assert "split 'train'" in str(caught.value)
 
 
 def test_no_shuffle_reads_in_order(store):

@@ -93,6 +93,17 @@ def test_35_max_items(tmp_path, toys, most, kept):
     assert texts_of(run(tmp_path, config, records, toys["C0"])) == kept
 
 
+@pytest.mark.parametrize("domain", [None, "b"])
+def test_35_max_items_counts_rejects_alike_in_any_batch(tmp_path, toys, domain):
+    """Up to the record that would be one too many; another domain makes another batch."""
+    write_jsonl(tmp_path / "a.jsonl", [{"text": "abc"}])
+    write_jsonl(tmp_path / "b.jsonl", [5, {"text": "def"}, 6])
+    inputs = [{"path": str(tmp_path / "a.jsonl")}, {"path": str(tmp_path / "b.jsonl"), "domain": domain}]
+    config = V1 | {"preprocessing": {"min_chars": 0, "max_items": 1}, "data": {"inputs": inputs}}
+    Pipeline(PipelineConfig.from_dict(config), [], tmp_path / "store", toys["C0"]).run()
+    assert TokenStore.open(tmp_path / "store").table("inputs")["records"].to_pylist() == [1, 1]
+
+
 def test_36_json_array_object_and_number(tmp_path, toys):
     (tmp_path / "a.json").write_text('[{"text":"abc"}, 5, {"text":"def"}]')
     (tmp_path / "b.json").write_text('{"text":"ghi"}')
