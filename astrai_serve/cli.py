@@ -104,7 +104,8 @@ def _import_server() -> ModuleType:
         from astrai_serve.api import server
     except ModuleNotFoundError as error:
         hint = "pip install 'astrai[serve]'"
-        raise ServeError("a package is missing that the server needs", got=f"no {error.name}", hint=hint) from None
+        what, wanted = "a package is missing that the server needs", "the packages of the extra `serve`"
+        raise ServeError(what, where="this Python", got=f"no {error.name}", wanted=wanted, hint=hint) from None
     return server
 
 
@@ -120,14 +121,28 @@ def _conversation(system: str | None, text: str) -> list[dict[str, str]]:
 
 
 def _write_answer(updates) -> None:
-    from astrai_serve.errors import GenerationError
+    from astrai_serve.engine.refusals import failed
 
+    sys.stdout.reconfigure(errors="backslashreplace")  # a narrow encoding is no reason to lose an answer
     for _, update, _ in updates:
         if update.error is not None:
-            raise GenerationError("the generation failed", got=update.error)
-        sys.stdout.write(update.text)
+            raise failed("the model", update.error)
+        _say(update.text)
+    _say("\n")
+
+
+def _say(text: str) -> None:
+    from astrai_serve.errors import ServeError
+
+    try:
+        sys.stdout.write(text)
         sys.stdout.flush()
-    sys.stdout.write("\n")
+    except BrokenPipeError:  # the front door's affair: whoever reads has had enough
+        raise
+    except OSError as error:
+        sys.stdout = None  # what it still holds would fail once more at the end
+        what, wanted, hint = "the answer cannot be written", "a place with room", "write it somewhere else"
+        raise ServeError(what, where="standard output", got=error.strerror, wanted=wanted, hint=hint) from None
 
 
 def _name_of(model: Path) -> str:

@@ -64,7 +64,10 @@ def _settings(file: Path | None, resume: bool, options: dict[str, Any]) -> Train
         given = _saved_settings(Path(given["output_dir"])) | given
     if missing := [key for key in REQUIRED if key not in given]:
         names = ", ".join(f"--{key.replace('_', '-')}" for key in missing)
-        raise typer.BadParameter(f"missing: {names}; give them here or in the file of --config")
+        where = (
+            f"; {given['output_dir']} has no checkpoint to take them from" if resume and "output_dir" in given else ""
+        )
+        raise typer.BadParameter(f"missing: {names}; give them here or in the file of --config{where}")
     return TrainConfig.from_dict(given)
 
 

@@ -24,6 +24,10 @@ PRESET_NAMES = ("nano", "tiny", "small")
 UNSAVED = ("max_seconds",)
 """Keys of one process and not of the run: a run that goes on does not take them from its checkpoint."""
 
+_NO_OBJECT = "a training configuration is a JSON object"
+_OBJECT = 'put the keys into {...}, as in {"data": "my-store", "model": "nano", "output_dir": "my-model"}'
+
+Name = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(gt=0)]
 NotNegative = Annotated[int, Field(ge=0)]
 
@@ -37,11 +41,11 @@ class TrainConfig(ConfigPart):
 
     schema_url: str | None = Field(None, alias="$schema")
     """For editors; ignored."""
-    data: str
+    data: Name
     """Folder of the token store."""
-    model: str
+    model: Name
     """nano, tiny or small; a model directory to go on from; or a model's config.json for fresh weights."""
-    output_dir: str
+    output_dir: Name
     """Folder for checkpoints and metrics.jsonl."""
     strategy: Literal["auto", "seq", "sft"] = "auto"
     """seq trains every token; sft what the store's mask allows; auto: sft where the store has a mask."""
@@ -71,7 +75,7 @@ class TrainConfig(ConfigPart):
     """Largest norm of the gradient; 0: measured, not clipped."""
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """Part of each label that is spread over the vocabulary."""
-    seed: int = 0
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] = 0
     """Of fresh weights, of the order of the data and of every random number."""
     workers: NotNegative = 0
     """Processes that read ahead; 0: this one reads."""
@@ -100,7 +104,7 @@ class TrainConfig(ConfigPart):
     def from_dict(cls, raw: Mapping[str, Any]) -> Self:
         """Build from what a JSON file holds; paths stay as they are."""
         if not isinstance(raw, Mapping):
-            raise TrainConfigError("a training configuration is a JSON object", got=shown(raw), wanted="an object")
+            raise TrainConfigError(_NO_OBJECT, where="the settings", got=shown(raw), wanted="an object", hint=_OBJECT)
         if wrong := [key for key in raw if not isinstance(key, str)]:
             raise _error([unknown_key(cls, (key,)) for key in wrong])
         return cls(**raw)
@@ -124,9 +128,10 @@ def read_settings(path: Path) -> dict[str, Any]:
     try:
         settings = read_object(path)
     except PipelineConfigError as error:
-        raise TrainConfigError(error.what, where=error.where, got=error.got, hint=error.hint) from None
+        told = {"where": error.where, "got": error.got, "wanted": error.wanted, "hint": error.hint}
+        raise TrainConfigError(error.what, **told) from None
     if not isinstance(settings, dict):
-        raise TrainConfigError("a training configuration is a JSON object", where=path, got=shown(settings))
+        raise TrainConfigError(_NO_OBJECT, where=path, got=shown(settings), wanted="an object", hint=_OBJECT)
     try:
         check_settings(settings)
     except TrainConfigError as error:
@@ -153,10 +158,11 @@ def placed(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 def _problems_between(config: TrainConfig) -> Iterator[Problem]:
     if config.batch_tokens is not None and config.rows_per_batch is not None:
         got = f"batch_tokens = {config.batch_tokens}, rows_per_batch = {config.rows_per_batch}"
-        yield Problem("batch_tokens", "the size of a batch is given once", got, "one of the two")
+        what, hint = "the size of a batch is given once", "take one of the two out"
+        yield Problem("batch_tokens", what, got, "one of the two", hint)
     if config.warmup >= 1 and config.warmup != int(config.warmup):
         wanted = "a fraction of the steps, below 1, or a whole number of steps"
-        yield Problem("warmup", "wrong value", shown(config.warmup), wanted)
+        yield Problem("warmup", "wrong value", shown(config.warmup), wanted, f"{config.warmup:.0f}")
 
 
 def _error(problems: list[Problem]) -> TrainConfigError:

@@ -58,11 +58,13 @@ def _named_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise TrainError("there is no such device", where="device", got=name, wanted=wanted) from None
+        hint = "auto takes the best that is here"
+        raise TrainError("there is no such device", where="device", got=name, wanted=wanted, hint=hint) from None
     available = {"cpu": 1, "cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
     if (device.index or 0) >= available.get(device.type, 0):
         here = ", ".join(kind for kind, count in available.items() if count)
-        raise TrainError("this machine has no such device", where="device", got=name, wanted=f"auto, or one of: {here}")
+        wanted, hint = f"auto, or one of: {here}", "auto takes the best that is here; `astrai doctor` says what is"
+        raise TrainError("this machine has no such device", where="device", got=name, wanted=wanted, hint=hint)
     return device
 
 
@@ -84,6 +86,6 @@ def _try_out(precision: Precision) -> None:
             (one @ one).sum().item()
     except RuntimeError as error:
         got = f"{precision.device} in {precision.dtype}: {error}"
-        raise TrainError(
-            "the device does not compute in this dtype", where="dtype", got=got, wanted="another"
-        ) from error
+        what, wanted = "the device does not compute in this dtype", "a dtype and a device that go together"
+        hint = "--dtype float32, or another --device"
+        raise TrainError(what, where="dtype", got=got, wanted=wanted, hint=hint) from error

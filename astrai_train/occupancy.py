@@ -38,4 +38,5 @@ def _lock(file, output: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         hint = "wait for it, stop it, or write elsewhere with -o"
-        raise TrainError("another run is training into this folder", where=output, hint=hint) from None
+        what, got = "another run is training into this folder", f"{LOCK}, which a process holds"
+        raise TrainError(what, where=output, got=got, wanted="one run in a folder", hint=hint) from None

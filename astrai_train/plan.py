@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from astrai_data.load import PackedLoader, PackedRows
 from astrai_data.store import TokenStore
 from astrai_train.checkpoint.resume import SavedRun
@@ -11,6 +13,7 @@ from astrai_train.config import TrainConfig
 from astrai_train.device import Precision, choose_precision
 from astrai_train.errors import TrainError
 from astrai_train.length import RunLength
+from astrai_train.models.kernels import compiled_op
 from astrai_train.optim import CosineSchedule
 from astrai_train.start_model import StartModel, choose_model, is_fresh
 from astrai_train.strategies import NextToken
@@ -114,24 +117,36 @@ def make_plan(config: TrainConfig, saved: SavedRun | None = None) -> Plan:
     Raises:
         TrainError: something does not fit.
         StoreError, LoadError, ModelError: data or model cannot be used.
+        KernelError: ASTRAI_KERNELS asks for what evaluations cannot have.
     """
     store = TokenStore.open(config.data)
     strategy = _choose_strategy(config.strategy, store)
     size = _batch_size(config, store)
     model = choose_model(str(saved.path) if saved else config.model, store, config.window)
     loader = PackedLoader(store, seed=config.seed, window=config.window, **size)
+    precision, validation = choose_precision(config.device, config.dtype), _validation_split(config, store)
+    if validation:
+        _ask_kernels(model, precision)
     return Plan(
         config=config,
         saved=saved,
-        precision=choose_precision(config.device, config.dtype),
+        precision=precision,
         store=store,
-        validation=_validation_split(config, store),
+        validation=validation,
         model=model,
         strategy=strategy,
         batch_size=size,
         length=RunLength.of(loader.batches_per_epoch, config.accumulate, config.epochs, config.max_steps),
         lr=config.lr or _usual_lr(config.model, saved),
     )
+
+
+def _ask_kernels(model: StartModel, precision: Precision) -> None:
+    """Steps compute with torch, evaluations with the kernels: what these refuse is to be told before the first step."""
+    with torch.no_grad():
+        compiled_op(
+            "attention_varlen", torch.empty(1, 1, model.config.head_dim, dtype=precision.dtype, device=precision.device)
+        )
 
 
 def _usual_lr(model: str, saved: SavedRun | None) -> float:
@@ -148,6 +163,7 @@ def _choose_strategy(name: str, store: TokenStore) -> str:
             "the store's mask leaves nothing to train",
             where=store.root,
             got=f"0 trained labels of {store.num_tokens:,} tokens",
+            wanted="at least one trained label",
             hint="`astrai mask` shows the mask of a record; --strategy seq trains every token",
         )
     return name

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
+from astrai_data.store.manifest import FILE_NAME as MANIFEST
 from astrai_train.callbacks import MetricsFile
 from astrai_train.callbacks.metrics_file import FILE_NAME
 from astrai_train.checkpoint.resume import SavedRun, find_saved
@@ -34,6 +35,7 @@ def train(config: TrainConfig, *, resume: bool = False, callbacks: Iterable[obje
         AstraiError: data, model or device cannot be used.
     """
     output = Path(config.output_dir)
+    _refuse_store(output)  # before a lock is written into it
     with occupied(output):
         plan = plan_run(config, resume=resume)
         clear_leftovers(output)
@@ -43,6 +45,7 @@ def train(config: TrainConfig, *, resume: bool = False, callbacks: Iterable[obje
 def plan_run(config: TrainConfig, *, resume: bool = False) -> Plan:
     """The plan of that run; nothing is written."""
     output = Path(config.output_dir)
+    _refuse_store(output)
     saved = find_saved(output) if resume else None
     if not resume:
         _refuse_used(output)
@@ -67,6 +70,12 @@ def _check_same_run(plan: Plan, saved: SavedRun) -> None:
         raise _other_run("model", f"{name}: {got}", had)
 
 
+def _refuse_store(output: Path) -> None:
+    if (output / MANIFEST).exists():
+        wanted, hint = "a folder without a store", "-o with another folder: `astrai preprocess` may clear this one"
+        raise TrainError("the output folder is a token store", where=output, got=MANIFEST, wanted=wanted, hint=hint)
+
+
 def _refuse_used(output: Path) -> None:
     found = [checkpoint.path.name for checkpoint in all_checkpoints(output)]
     if found or (output / FILE_NAME).exists():
@@ -74,6 +83,7 @@ def _refuse_used(output: Path) -> None:
             "the output folder holds a run already",
             where=output,
             got=found[-1] if found else FILE_NAME,
+            wanted="a folder without a run",
             hint="--resume goes on with it; -o with another folder begins a new one",
         )
 

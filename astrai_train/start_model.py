@@ -79,6 +79,7 @@ def _check_vocabulary(config: ModelConfig, tokenizer: Tokenizer, model: str) -> 
             where=f"{model}: vocab_size",
             got=config.vocab_size,
             wanted=f"at least {tokenizer.max_id + 1}, the tokenizer's largest id and one",
+            hint="for fresh weights raise vocab_size; else make the store with the model's tokenizer",
         )
 
 

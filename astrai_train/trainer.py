@@ -168,6 +168,7 @@ class Trainer:
             "training went wrong: the loss or its gradient is no finite number; the weights were not changed",
             where=where,
             got=f"loss {loss}, gradient norm {norm}",
+            wanted="finite numbers",
             hint="train with a lower --lr, a longer --warmup or --dtype float32; earlier checkpoints are whole",
         )
 

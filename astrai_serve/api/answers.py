@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -52,7 +53,8 @@ class Answers:
         self.sequences: list[Sequence] = _submit(engine, jobs, prompt_field)
 
     def _receive(self, index: int, update: Update) -> None:
-        self._loop.call_soon_threadsafe(self._updates.put_nowait, (index, update))
+        with suppress(RuntimeError):  # the loop is closed, at a second Ctrl-C: nobody is left to tell
+            self._loop.call_soon_threadsafe(self._updates.put_nowait, (index, update))
 
     def cancel(self) -> None:
         """Stop working on those that have not ended; their pages are free after the present step."""
@@ -68,8 +70,9 @@ class Answers:
         while left:
             index, update = await self._updates.get()
             if update.finish_reason in ("error", "abort"):
-                what = "the generation failed; the server's log tells more"
-                raise GenerationError(what if update.error else "the server is being shut down")
+                if update.error:
+                    raise GenerationError("the generation failed", hint="the server's log tells why; ask again")
+                raise GenerationError("the server is being shut down", hint="ask again when it is back")
             left -= update.finish_reason is not None
             self.num_generated += update.num_tokens
             yield index, update

@@ -12,12 +12,11 @@ from astrai_serve.api.event_stream import EventStream
 from astrai_serve.api.fields import ChatRequest, CompletionRequest, GenerationFields
 from astrai_serve.api.openai import CHAT, COMPLETION, Form, Writer
 from astrai_serve.api.service import Service
-from astrai_serve.errors import UnknownModelError
 
 
 def create_app(service: Service) -> FastAPI:
     """The application for one served model; its state is the service."""
-    app = FastAPI(title="AstrAI", redoc_url=None)
+    app = FastAPI(title="AstrAI", docs_url=None, redoc_url=None)  # their pages load scripts from elsewhere
     app.add_middleware(BodyLimit)
     add_error_handlers(app)
     _add_status_routes(app, service)
@@ -25,6 +24,7 @@ def create_app(service: Service) -> FastAPI:
     @app.post("/v1/chat/completions")
     async def chat(body: ChatRequest, request: Request) -> Response:
         service.check_model(body.model)
+        service.engine.check_queue(body.n)
         # Rendering and tokenizing take their time, and other streams must not wait for it.
         ids = await asyncio.to_thread(service.chat_ids, body.conversation())
         answers = Answers(service.engine, [ids], body.params(), body.n, prompt_field="messages")
@@ -34,6 +34,7 @@ def create_app(service: Service) -> FastAPI:
     async def completions(body: CompletionRequest, request: Request) -> Response:
         service.check_model(body.model)
         prompts = body.prompts()
+        service.engine.check_queue(len(prompts) * body.n)  # before work is done that a full queue would throw away
         ids = await asyncio.to_thread(lambda: [service.text_ids(p) if isinstance(p, str) else p for p in prompts])
         return await _respond(service, COMPLETION, request, body, Answers(service.engine, ids, body.params(), body.n))
 
@@ -80,8 +81,7 @@ def _add_status_routes(app: FastAPI, service: Service) -> None:
 
     @app.get("/v1/models/{name:path}")
     async def model(name: str) -> Response:
-        if name != service.name:
-            raise UnknownModelError("no such model is served here", param="model", got=repr(name), wanted=service.name)
+        service.check_model(name)
         return answer(card())
 
 

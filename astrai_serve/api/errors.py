@@ -81,7 +81,9 @@ def _on_validation(request: Request, error: RequestValidationError) -> Response:
 
 
 def _on_http(request: Request, error: HTTPException) -> Response:
-    message = f"{request.method} {request.url.path}: {error.detail}"
+    cause = error.__cause__  # of FastAPI's "There was an error parsing the body"
+    detail = f"the body cannot be read: {cause}" if isinstance(cause, ValueError | RecursionError) else error.detail
+    message = f"{request.method} {request.url.path}: {detail}"
     response = answer(shaped(message, error.status_code), error.status_code)
     response.headers.update(error.headers or {})
     return response

@@ -1,5 +1,6 @@
 """What a request may hold. Null counts as absent; an unknown field is an error, and so is one we cannot honour yet."""
 
+import json
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -10,6 +11,7 @@ from astrai_serve.errors import RequestError
 
 MAX_CHOICES = 128
 MAX_STOPS = 16
+MAX_STOP_IDS = 1024
 MAX_SHOWN = 80
 DEFAULT_CHAT_TOKENS = 2048
 DEFAULT_COMPLETION_TOKENS = 16
@@ -43,7 +45,7 @@ class GenerationFields(BaseModel):
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] = 1
     seed: Annotated[int, Field(ge=0, le=MAX_SEED)] | None = None
     stop: Any = ()
-    stop_token_ids: list[Annotated[int, Field(ge=0)]] = []
+    stop_token_ids: Annotated[list[Annotated[int, Field(ge=0)]], Field(max_length=MAX_STOP_IDS)] = []
     ignore_eos: bool = False
     stream: bool = False
     stream_options: StreamOptions = StreamOptions()
@@ -58,7 +60,9 @@ class GenerationFields(BaseModel):
             return raw
         for name, harmless in cls.LATER.items():
             if raw.get(name) is not None and raw[name] not in harmless:
-                raise RequestError(f"{name} is not supported yet", param=name, hint="leave it out")
+                got, wanted = _short(raw[name]), " or ".join(["null", *map(json.dumps, harmless)])
+                what, hint = f"{name} is not supported yet", "leave it out"
+                raise RequestError(what, param=name, got=got, wanted=wanted, hint=hint)
         return {
             name: value
             for name, value in raw.items()
@@ -68,7 +72,9 @@ class GenerationFields(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if "stream_options" in self.model_fields_set and not self.stream:
-            raise RequestError("stream_options belongs to a streamed answer", param="stream_options", wanted="stream")
+            what, hint = "stream_options belongs to a streamed answer", "leave it out, or ask with stream: true"
+            got, wanted = "stream: false", "stream: true"
+            raise RequestError(what, param="stream_options", got=got, wanted=wanted, hint=hint)
         return self
 
     def sampling_params(self, max_tokens: int | None) -> SamplingParams:
@@ -148,7 +154,8 @@ class CompletionRequest(GenerationFields):
         if prompts and (_are(str, prompts) or all(isinstance(one, list) and _are(int, one) for one in prompts)):
             return prompts
         wanted = "a text, a list of ids, or a list of either"
-        raise RequestError("prompt is of the wrong kind", param="prompt", got=_short(prompt), wanted=wanted)
+        what, hint = "prompt is of the wrong kind", 'such as "Once upon a time", or [41, 7]'
+        raise RequestError(what, param="prompt", got=_short(prompt), wanted=wanted, hint=hint)
 
     def params(self) -> SamplingParams:
         """The engine's settings."""
@@ -160,7 +167,8 @@ def _stops(stop: Any) -> tuple[str, ...]:
     stops = [stop] if isinstance(stop, str) else list(stop) if isinstance(stop, list | tuple) else [stop]
     if not _are(str, stops) or len(stops) > MAX_STOPS:
         wanted = f"a text, or a list of at most {MAX_STOPS}"
-        raise RequestError("stop is of the wrong kind", param="stop", got=_short(stop), wanted=wanted)
+        what, hint = "stop is of the wrong kind", "such as ['END']; ids go into stop_token_ids"
+        raise RequestError(what, param="stop", got=_short(stop), wanted=wanted, hint=hint)
     return tuple(stops)
 
 
@@ -185,4 +193,5 @@ def _text_of(part: Any, where: str) -> str:
         return part["text"]
     got = part.get("type", "no type") if isinstance(part, dict) else type(part).__name__
     wanted = '{"type": "text", "text": "..."}'
-    raise RequestError("only text parts can be read", param=where, got=repr(got), wanted=wanted)
+    hint = "leave the part out, or say in words what is in it"
+    raise RequestError("only text parts can be read", param=where, got=repr(got), wanted=wanted, hint=hint)

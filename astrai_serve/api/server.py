@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import logging
 import signal
 import socket
 from collections.abc import Callable
@@ -31,16 +32,25 @@ def bind(host: str, port: int) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
         sock.listen()  # two bound sockets may share a port until one listens, and then both have loaded a model
+    except UnicodeError:  # of getaddrinfo, for a name that no host can have
+        raise _not_ours(host, port, "no name of a host") from None
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise _in_use(host, port) from None
-        raise ServeError("the server cannot listen", where=f"{host}:{port}", got=error.strerror) from None
+        raise _not_ours(host, port, error.strerror) from None
     return sock
+
+
+def _not_ours(host: str, port: int, got: str) -> ServeError:
+    what, wanted = "the server cannot listen", "an address of this machine and a port that you may use"
+    hint = "--host 127.0.0.1 for this machine alone or 0.0.0.0 for all; --port from 1024 on"
+    return ServeError(what, where=f"{host}:{port}", got=got, wanted=wanted, hint=hint)
 
 
 def _in_use(host: str, port: int) -> PortInUseError:
     hint = f"--port {port + 1 if port < 65535 else 0}, or --port 0 for any free one"
-    return PortInUseError("the port is in use", where=f"{host}:{port}", wanted="a port nobody listens on", hint=hint)
+    what, got, wanted = "the port is in use", "somebody who listens there", "a port nobody listens on"
+    return PortInUseError(what, where=f"{host}:{port}", got=got, wanted=wanted, hint=hint)
 
 
 def run_server(service: Service, sock: socket.socket, announce: Callable[[str], None], *, access_log: bool) -> None:
@@ -60,10 +70,16 @@ def run_server(service: Service, sock: socket.socket, announce: Callable[[str], 
     # uvicorn raises the signal again at its end. SIGINT then is a KeyboardInterrupt; a server that was asked to
     # terminate and did has done what it should.
     signal.signal(signal.SIGTERM, lambda signum, frame: None)
+    logging.getLogger("uvicorn.error").addFilter(_is_no_farewell)
     try:
         _Server(config, service, announce).run(sockets=[sock])
     finally:
         service.engine.shutdown()
+
+
+def _is_no_farewell(record: logging.LogRecord) -> bool:
+    """Leave out what a second Ctrl-C cancels: uvicorn tells each with a traceback."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 class _Server(uvicorn.Server):

@@ -13,6 +13,7 @@ from astrai_data.tokenizer.chat_template import TEMPLATE_DATE
 from astrai_serve.engine import Engine
 from astrai_serve.errors import RequestError, UnknownModelError
 
+_PLAIN = "give plain text: `astrai generate` without --chat, or POST /v1/completions"
 STALE_AFTER_S = 120.0
 """A loop that has not begun a step for so long is stuck; a step of a large model on a slow machine takes seconds."""
 
@@ -36,22 +37,25 @@ class Service:
     def check_model(self, name: str | None) -> None:
         """Raise `UnknownModelError` unless the request names this model, or none."""
         if name not in (None, self.name):
-            raise UnknownModelError("no such model is served here", param="model", got=repr(name), wanted=self.name)
+            what, hint = "no such model is served here", "name that one, or leave model out of a request"
+            raise UnknownModelError(what, param="model", got=repr(name), wanted=self.name, hint=hint)
 
     def chat_ids(self, messages: list[dict[str, Any]]) -> list[int]:
         """The prompt of a conversation; refusals are `RequestError`s."""
         try:
             return chat_prompt_ids(self.engine.tokenizer, messages, self.template_date)
         except TokenizerError as error:
-            hint = error.hint if self.engine.tokenizer.chat_template else "POST /v1/completions takes plain text"
-            raise RequestError(error.what, where=error.where, got=error.got, hint=hint, param="messages") from error
+            hint = error.hint if self.engine.tokenizer.chat_template else _PLAIN
+            told = {"where": error.where, "got": error.got, "wanted": error.wanted, "hint": hint}
+            raise RequestError(error.what, param="messages", **told) from error
 
     def text_ids(self, text: str) -> list[int]:
         """The prompt of a plain text, with what the tokenizer puts around one."""
         try:
             return self.engine.tokenizer.encode(text)
         except TokenizerError as error:
-            raise RequestError(error.what, got=error.got, wanted=error.wanted, param="prompt") from error
+            told = {"got": error.got, "wanted": error.wanted, "hint": error.hint}
+            raise RequestError(error.what, param="prompt", **told) from error
 
     @property
     def is_healthy(self) -> bool:
@@ -74,5 +78,6 @@ def template_date_of(directory: Path) -> str:
     config = orjson.loads(path.read_bytes()) if path.is_file() else {}
     date = config.get("template_date", TEMPLATE_DATE)
     if not isinstance(date, str):
-        raise TokenizerError("template_date is no date", where=path, got=repr(date), wanted="YYYY-MM-DD")
+        what, hint = "template_date is no date", "write it so, or take the key out"
+        raise TokenizerError(what, where=path, got=repr(date), wanted='a text such as "2024-07-26"', hint=hint)
     return date

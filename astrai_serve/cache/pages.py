@@ -18,7 +18,13 @@ class PagePool:
     def __init__(self, num_pages: int, page_size: int) -> None:
         if num_pages < 1 or page_size < 1:
             got = f"{num_pages} pages of {page_size} tokens"
-            raise ServeError("a cache needs at least one page of one token", got=got)
+            raise ServeError(
+                "a cache needs at least one page of one token",
+                where="num_pages, page_size",
+                got=got,
+                wanted="1 or more of each",
+                hint="raise --cache-tokens",
+            )
         self.num_pages, self.page_size = num_pages, page_size
         self._free = list(range(num_pages))[::-1]  # taken from the end, so that low pages come first
         self._is_free = [True] * num_pages
@@ -48,7 +54,13 @@ class PagePool:
             ServeError: fewer are free; ask `can_allocate` first.
         """
         if not self.can_allocate(count):
-            raise ServeError("the cache has too few free pages", got=len(self._free), wanted=count)
+            raise ServeError(
+                "the cache has too few free pages",
+                where="the page pool",
+                got=len(self._free),
+                wanted=count,
+                hint="ask `num_free` first, or give the pool more pages",
+            )
         pages = [self._free.pop() for _ in range(count)]
         for page in pages:
             self._is_free[page] = False
@@ -62,6 +74,12 @@ class PagePool:
         """
         for page in pages:
             if not 0 <= page < self.num_pages or self._is_free[page]:
-                raise ServeError("a page is freed that nobody owns", got=page, wanted="an allocated page")
+                raise ServeError(
+                    "a page is freed that nobody owns",
+                    where="the page pool",
+                    got=page,
+                    wanted="an allocated page",
+                    hint="free each page once",
+                )
             self._is_free[page] = True
             self._free.append(page)

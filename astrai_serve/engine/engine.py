@@ -16,14 +16,15 @@ from queue import SimpleQueue
 
 import torch
 
+from astrai_data.errors import AstraiError
 from astrai_data.tokenizer import Tokenizer
 from astrai_serve.cache import PagePool
+from astrai_serve.engine import refusals
 from astrai_serve.engine.detokenizer import new_detokenizer
 from astrai_serve.engine.model_runner import ModelRunner
 from astrai_serve.engine.sampling_params import SamplingParams
 from astrai_serve.engine.scheduler import Chunk, Scheduler
 from astrai_serve.engine.sequence import Completion, Job, Sequence, Update
-from astrai_serve.errors import ContextLengthError, EngineStoppedError, GenerationError, QueueFullError, RequestError
 
 IDLE_WAIT_S = 1.0
 """How long the loop sleeps without work before it shows that it is alive."""
@@ -81,13 +82,22 @@ class Engine:
         sequences = [self._sequence(job) for job in jobs]
         with self._changed:
             if not self.is_alive:
-                raise EngineStoppedError("the engine does not run any more", hint="start the server again")
+                raise refusals.stopped()
             if is_bounded:
-                self._check_queue(len(sequences))
+                self.check_queue(len(sequences))
             self._notes.extend(("add", sequence) for sequence in sequences)
             self.num_submitted += len(sequences)
             self._changed.notify()
         return sequences
+
+    def check_queue(self, count: int) -> None:
+        """Raise `QueueFullError` if `count` more cannot be submitted now, `RequestError` if never; any thread."""
+        if count > self.max_queue + self.max_batch_size:
+            raise refusals.too_many(count, self.max_queue + self.max_batch_size)
+        with self._changed:
+            waiting = len(self.scheduler.waiting) + sum(what == "add" for what, _ in self._notes)
+            if waiting + count > self.max_queue + max(0, self.max_batch_size - len(self.scheduler.running)):
+                raise refusals.queue_full(waiting + count, self.max_queue)
 
     def cancel(self, sequences: Iterable[Sequence]) -> None:
         """End these at the next step; any thread. Those that have ended stay as they are."""
@@ -127,7 +137,7 @@ class Engine:
         done: list[Completion | None] = [None] * len(prompts)
         for index, update, sequence in self.stream(prompts, params or SamplingParams()):
             if update.error is not None:
-                raise GenerationError("a generation failed", got=update.error)
+                raise refusals.failed(f"prompt {index}", update.error)
             if update.finish_reason is not None:
                 done[index] = sequence.completion
         return done
@@ -148,25 +158,14 @@ class Engine:
         """Whether the loop runs and takes work."""
         return self._thread.is_alive() and not self._is_stopping
 
-    def _check_queue(self, count: int) -> None:
-        waiting = len(self.scheduler.waiting) + sum(what == "add" for what, _ in self._notes)
-        free_rows = max(0, self.max_batch_size - len(self.scheduler.running))
-        if waiting + count > self.max_queue + free_rows:
-            raise QueueFullError("too many requests are waiting", got=waiting, wanted=f"at most {self.max_queue}")
-
     def _sequence(self, job: Job) -> Sequence:
         length, vocab_size = len(job.prompt_ids), self.runner.model.config.vocab_size
         if not length:
-            raise RequestError("the prompt is empty", param="prompt", got="no tokens", wanted="at least one token")
+            raise refusals.empty_prompt()
         if length >= self.context_length:
-            raise ContextLengthError(
-                "the prompt is longer than the context",
-                param="prompt",
-                got=f"{length} tokens",
-                wanted=f"at most {self.context_length - 1}, to leave room for an answer in {self.context_length}",
-            )
+            raise refusals.too_long(length, self.context_length)
         if not 0 <= min(job.prompt_ids) <= max(job.prompt_ids) < vocab_size:
-            raise RequestError("an id of the prompt is unknown", param="prompt", wanted=f"0 to {vocab_size - 1}")
+            raise refusals.unknown_id(job.prompt_ids, vocab_size)
         room = self.context_length - length
         limit = room if job.params.max_tokens is None else min(room, job.params.max_tokens)
         own = frozenset() if job.params.ignore_eos else self._stop_ids
@@ -219,11 +218,12 @@ class Engine:
             sequence = chunk.sequence
             try:
                 if not is_finite:
-                    raise GenerationError("the model gave logits that are no numbers", hint="--dtype float32")
+                    raise refusals.not_finite()
                 update = sequence.draw(row)
             except Exception as error:
-                logging.getLogger("astrai.serve").exception("drawing a token failed; the request ends")
-                self._end(sequence, "error", str(error))
+                ours = isinstance(error, AstraiError)
+                logging.getLogger("astrai.serve").error("a draw failed: %s", error, exc_info=not ours)
+                self._end(sequence, "error", str(getattr(error, "what", error)))
                 continue
             self.num_generated += 1
             self._tell(sequence, update)

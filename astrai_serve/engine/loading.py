@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 import torch
 
+from astrai_data.config.problems import nearest
 from astrai_data.tokenizer import Tokenizer
 from astrai_serve.cache import KeyValueStorage, PagePool, bytes_per_token
 from astrai_serve.engine.engine import Engine
@@ -101,7 +102,9 @@ def load_tokenizer(files: ModelFiles) -> Tokenizer:
     """
     if files.tokenizer is None:
         wanted = "tokenizer.json and tokenizer_config.json beside the weights"
-        raise ServeError("the model directory has no tokenizer", where=files.directory, wanted=wanted)
+        what, got = "the model directory has no tokenizer", "no tokenizer.json"
+        hint = "copy the tokenizer's files beside the weights; `astrai train` does so"
+        raise ServeError(what, where=files.directory, got=got, wanted=wanted, hint=hint)
     tokenizer = Tokenizer.from_pretrained(files.tokenizer)
     if tokenizer.chat_template is not None:
         tokenizer.chat_template.compile()
@@ -113,8 +116,10 @@ def check_fit(config: ModelConfig, tokenizer: Tokenizer) -> None:
     if tokenizer.max_id >= config.vocab_size:
         raise ServeError(
             "tokenizer and model do not belong together",
+            where="tokenizer.json and config.json",
             got=f"ids up to {tokenizer.max_id}",
             wanted=f"ids below vocab_size = {config.vocab_size}",
+            hint="put the tokenizer that the model was trained with beside the weights",
         )
 
 
@@ -122,17 +127,20 @@ def _device(name: str) -> torch.device:
     if name == "auto":
         return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError) as error:
+        return torch.empty(0, device=name).new_zeros(1).cpu().new_empty(0, device=name).device
+    except (RuntimeError, AssertionError) as error:  # NotImplementedError of the device `meta` among them
         reason = str(error).splitlines()[0]
-        raise ServeError("this device cannot be used", where="--device", got=f"{name}: {reason}") from None
+        wanted, hint = "auto, cpu, cuda, cuda:N or mps, if this machine has it", "--device auto takes the best"
+        what, got = "this device cannot be used", f"{name}: {reason}"
+        raise ServeError(what, where="--device", got=got, wanted=wanted, hint=hint) from None
 
 
 def _dtype(name: str, device: torch.device) -> torch.dtype:
     if name == "auto":
         return torch.float32 if device.type == "cpu" else torch.bfloat16
     if name not in DTYPES:
-        raise ServeError("unknown dtype", where="--dtype", got=name, wanted="auto, " + ", ".join(DTYPES))
+        wanted, hint = "auto, " + ", ".join(DTYPES), nearest(name, DTYPES) or "auto"
+        raise ServeError("unknown dtype", where="--dtype", got=name, wanted=wanted, hint=hint)
     return DTYPES[name]
 
 
@@ -142,15 +150,20 @@ def _sizes(config: ModelConfig, weight: torch.Tensor, options: EngineOptions) ->
     context_length = options.context_length or known
     if context_length > known:
         got, wanted = f"{context_length} tokens", f"at most {known}, the positions the model knows"
-        raise ServeError("the context is longer than the model's", where="--max-seq-len", got=got, wanted=wanted)
+        what, hint = "the context is longer than the model's", "leave it out for all that the model knows"
+        raise ServeError(what, where="--max-seq-len", got=got, wanted=wanted, hint=hint)
     page_size = options.page_size
     most = context_length * options.max_batch_size
-    fits = math.floor(_free_bytes(weight.device) * MEMORY_SHARE) // bytes_per_token(config, weight.dtype)
-    num_tokens = min(most, fits) if options.cache_tokens is None else options.cache_tokens
+    fits = _free_bytes(weight.device) // bytes_per_token(config, weight.dtype)
+    num_tokens = min(most, math.floor(fits * MEMORY_SHARE)) if options.cache_tokens is None else options.cache_tokens
+    if num_tokens > fits:
+        what, wanted, hint = "the cache does not fit into memory", f"at most {fits}", "leave it out for what fits well"
+        raise ServeError(what, where="--cache-tokens", got=f"{num_tokens} tokens", wanted=wanted, hint=hint)
     num_pages = num_tokens // page_size if options.cache_tokens is not None else -(-num_tokens // page_size)
     if num_pages * page_size < context_length:
         raise ServeError(
             "the cache cannot hold one full context",
+            where="--cache-tokens",
             got=f"{num_pages * page_size} tokens",
             wanted=f"at least {context_length}",
             hint="a smaller --max-seq-len, or a larger --cache-tokens",

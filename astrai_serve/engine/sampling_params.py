@@ -79,4 +79,5 @@ class SamplingParams:
 def _check(name: str, value: object, kind: type, low: float, high: float, wanted: str) -> None:
     kinds = (int, float) if kind is float else (int,)
     if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high or value == math.inf:
-        raise RequestError(f"{name} is out of range", param=name, got=repr(value), wanted=wanted)
+        hint = f"mend {name}, or leave it out"
+        raise RequestError(f"{name} is out of range", param=name, got=repr(value), wanted=wanted, hint=hint)

@@ -1,11 +1,13 @@
 """`metrics.jsonl`: one line a step, written as it happens; a run that goes on cuts what lies after its checkpoint."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from astrai_data.store import write_bytes
+from astrai_data.store import refused, write_bytes
 
 if TYPE_CHECKING:
     from astrai_train.report import Outcome, StepReport
@@ -23,21 +25,33 @@ class MetricsFile:
 
     def on_train_begin(self, trainer: "Trainer") -> None:
         """Keep the lines up to the step that the run goes on from."""
-        if self._path.exists():
-            lines = self._path.read_bytes().splitlines(keepends=True)
-            write_bytes(self._path, b"".join(line for line in lines if _step(line) <= trainer.step))
-        self._file = self._path.open("a", encoding="utf-8")
+        with _told(self._path):
+            if self._path.exists():
+                lines = self._path.read_bytes().splitlines(keepends=True)
+                write_bytes(self._path, b"".join(line for line in lines if _step(line) <= trainer.step))
+            self._file = self._path.open("a", encoding="utf-8")
 
     def on_step_end(self, trainer: "Trainer", report: "StepReport") -> None:
         """One line; what is None is left out."""
         values = {name: value for name, value in asdict(report).items() if value is not None}
-        self._file.write(json.dumps(values) + "\n")
-        self._file.flush()
+        with _told(self._path):
+            self._file.write(json.dumps(values) + "\n")
+            self._file.flush()
 
     def on_train_end(self, trainer: "Trainer", outcome: "Outcome | None") -> None:
         """Close the file."""
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # of a line that could not be written, which is told already
+                self._file.close()
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Tell what the system refuses."""
+    try:
+        yield
+    except OSError as error:
+        raise refused("the metrics cannot be written", error, path) from error
 
 
 def _step(line: bytes) -> float:

@@ -28,24 +28,26 @@ def check_marker(checkpoint: Path) -> None:
     """
     for name, wanted in _read(checkpoint).items():
         if not (checkpoint / name).is_file():
-            raise _unusable("a file of the checkpoint is missing", checkpoint, name)
+            raise _unusable("a file of the checkpoint is missing", checkpoint, name, "nothing", "a file")
         if (got := _identity(checkpoint / name)) != wanted:
             raise _unusable("a file of the checkpoint is damaged", checkpoint, name, got, wanted)
 
 
 def _read(checkpoint: Path) -> dict[str, dict]:
     if not (checkpoint / MARKER).is_file():
-        raise _unusable("the checkpoint is not complete: its marker is missing", checkpoint, MARKER)
+        what = "the checkpoint is not complete: its marker is missing"
+        raise _unusable(what, checkpoint, MARKER, "nothing", "the file that is written last")
     try:
         marker = json.loads((checkpoint / MARKER).read_bytes())
         if (marker["format"], marker["version"]) == (FORMAT, VERSION):
             return dict(marker["files"])
-    except (ValueError, KeyError, TypeError):
-        pass
-    raise _unusable("the marker cannot be read", checkpoint, MARKER, wanted=f"{FORMAT}, version {VERSION}")
+        got = f"{marker['format']}, version {marker['version']}"
+    except (ValueError, KeyError, TypeError) as error:
+        got = f"{type(error).__name__}: {error}"
+    raise _unusable("the marker cannot be read", checkpoint, MARKER, got, f"{FORMAT}, version {VERSION}")
 
 
-def _unusable(what: str, checkpoint: Path, name: str, got: object = None, wanted: object = None) -> CheckpointError:
+def _unusable(what: str, checkpoint: Path, name: str, got: object, wanted: object) -> CheckpointError:
     hint = f"restore it from a copy, or move {checkpoint.name} away: --resume then takes the one before it"
     return CheckpointError(what, where=checkpoint / name, got=got, wanted=wanted, hint=hint)
 

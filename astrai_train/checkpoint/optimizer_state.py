@@ -31,7 +31,13 @@ def restore_optimizer(
         parameter = parameters.get(name)
         if parameter is None or value.shape not in ((), parameter.shape):
             got = f"{full_name} {list(value.shape)}"
-            raise CheckpointError("the state of the optimizer is not that of the model", where=where, got=got)
+            raise CheckpointError(
+                "the state of the optimizer is not that of the model",
+                where=where,
+                got=got,
+                wanted=f"{name} {list(parameter.shape)}" if parameter is not None else "names of the model's weights",
+                hint="restore the checkpoint from a copy, or begin a new run with the checkpoint as its --model",
+            )
         # A count of steps stays on the CPU unless the optimizer is fused, which wants it beside the parameter.
         on = parameter.device if value.dim() or optimizer.defaults.get("fused") else value.device
         optimizer.state[parameter][what] = value.to(on)

@@ -65,7 +65,8 @@ def find_model_directory(path: str | Path) -> Path:
         return checkpoints[-1].path
     got = "no such directory" if not path.is_dir() else ", ".join(sorted(p.name for p in path.iterdir())[:10])
     wanted = f"a directory with {CONFIG}, or one with checkpoints epoch_E_step_S"
-    raise ModelNotFoundError("no model here", where=path, got=got or "an empty directory", wanted=wanted)
+    hint = "name the folder that `astrai train -o` or a download wrote"
+    raise ModelNotFoundError("no model here", where=path, got=got or "an empty directory", wanted=wanted, hint=hint)
 
 
 def read_model_files(path: str | Path) -> ModelFiles:

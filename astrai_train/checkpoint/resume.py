@@ -13,6 +13,10 @@ from astrai_train.errors import CheckpointError
 from astrai_train.models.safetensors_file import SafetensorsFile
 
 FORMAT, VERSION = "astrai-training-state", 1
+NEEDED = {"step": int, "num_batches": int, "tokens": int, "seconds": (int, float)} | {
+    "strategy": str, "schedule": dict, "data": dict, "random": dict
+}  # fmt: skip
+"""What a state of training has at least."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +80,24 @@ def saved_settings(output: Path) -> dict[str, Any]:
 def read_saved(path: Path) -> SavedRun:
     """The checkpoint at `path`, every byte of it compared with its marker."""
     check_marker(path)
-    settings, state = (json.loads((path / name).read_bytes()) for name in (SETTINGS, STATE))
+    settings, state = (_object(path / name) for name in (SETTINGS, STATE))
     if (state.get("format"), state.get("version")) != (FORMAT, VERSION):
         got = f"{state.get('format')}, version {state.get('version')}"
         hint = "train on with the version of AstrAI that wrote it; its weights can be used as --model"
         wanted = f"{FORMAT}, version {VERSION}"
         raise CheckpointError("a state of training in another format", where=path, got=got, wanted=wanted, hint=hint)
+    if wrong := [key for key, kinds in NEEDED.items() if not isinstance(state.get(key), kinds)]:
+        what, wanted = "the state of training lacks what training goes on from", ", ".join(NEEDED)
+        hint = "take the checkpoint before it; its weights can be used as --model"
+        raise CheckpointError(what, where=path / STATE, got=f"no {wrong[0]}", wanted=wanted, hint=hint)
     return SavedRun(path, settings, state)
+
+
+def _object(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_bytes()))
+    except (ValueError, TypeError) as error:
+        hint = "restore it from a copy, or take the checkpoint before it"
+        raise CheckpointError(
+            "a file of the checkpoint is no JSON object", where=path, got=error, wanted="an object", hint=hint
+        ) from None

@@ -28,10 +28,12 @@ def tokenizer_files(store: TokenStore) -> dict[str, bytes]:
 def _read(store: TokenStore, name: str, digest: str) -> bytes:
     path = store.root / store.manifest.tokenizer["path"] / name
     if Path(name).name != name:
-        raise StoreError("a file of the store's tokenizer lies elsewhere", where=store.root, got=name)
+        what, wanted = "a file of the store's tokenizer lies elsewhere", "a name without folders"
+        hint = "make the store anew: its manifest was not written by `astrai preprocess`"
+        raise StoreError(what, where=store.root / "manifest.json", got=name, wanted=wanted, hint=hint)
     content = _content(path)
     if (got := sha256_hex(content)) != digest:
-        raise unreadable(path, f"SHA-256 {got}", wanted=digest)
+        raise unreadable(path, f"SHA-256 {got}", wanted=f"SHA-256 {digest}")
     return content
 
 

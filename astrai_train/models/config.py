@@ -8,7 +8,7 @@ the file: see `ModelConfig.from_dict`.
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, ValidationError
 
@@ -37,6 +37,8 @@ LAYOUT_DEFAULTS = {
 """What a file of each type means where it does not say."""
 
 Count = Annotated[int, Field(gt=0)]
+MAX_LAYERS = 10_000
+"""More are a slip of the pen; building them would take all time and memory before a weight is looked at."""
 
 
 class ModelConfig(ConfigPart):
@@ -52,7 +54,7 @@ class ModelConfig(ConfigPart):
     """Rows of the embedding."""
     hidden_size: Count
     """Width of the residual stream."""
-    num_hidden_layers: Count
+    num_hidden_layers: Annotated[int, Field(gt=0, le=MAX_LAYERS)]
     """Number of blocks."""
     num_attention_heads: Count
     """Query heads."""
@@ -108,7 +110,13 @@ class ModelConfig(ConfigPart):
         `to_dict` know nothing of this: there the newer defaults hold and both keys are always written.
         """
         if not isinstance(raw, Mapping):
-            raise ModelConfigError("a model configuration is a JSON object", got=shown(raw), wanted="an object")
+            raise ModelConfigError(
+                "a model configuration is a JSON object",
+                where="the configuration",
+                got=shown(raw),
+                wanted="an object",
+                hint='put the keys into {...}, as in {"vocab_size": 16384, "hidden_size": 256, ...}',
+            )
         model_type = raw.get("model_type") or "autoregressive_lm"
         _check_type(model_type)
         return cls(**LAYOUT_DEFAULTS[model_type] | own_names(dict(raw) | {"model_type": model_type}))
@@ -118,7 +126,9 @@ class ModelConfig(ConfigPart):
         """The configuration in a UTF-8 JSON file, as `from_dict` reads it."""
         path = Path(path)
         if not path.is_file():
-            raise ModelNotFoundError("no model configuration", where=path, wanted="config.json of a model directory")
+            got = "a folder" if path.is_dir() else "nothing"
+            wanted, hint = "config.json of a model directory", "check the path, or take a preset: nano, tiny or small"
+            raise ModelNotFoundError("no model configuration", where=path, got=got, wanted=wanted, hint=hint)
         try:
             return cls.from_dict(read_object(path))
         except (PipelineConfigError, ModelConfigError) as error:
@@ -165,15 +175,20 @@ def _check_type(model_type: Any) -> None:
             "unknown kind of model",
             where="model_type",
             got=shown(model_type),
-            wanted="one of " + ", ".join(sorted([*MODEL_TYPES, *LATER_CHOICES["model_type"]])),
-            hint=nearest(model_type, MODEL_TYPES),
+            wanted="one of " + ", ".join(MODEL_TYPES),
+            hint=nearest(model_type, MODEL_TYPES) or "leave it out for a model of our own type",
         )
 
 
 def _refuse_later(values: Mapping[str, Any]) -> None:
     for key, later in LATER_CHOICES.items():
         if (part := later.get(str(values.get(key)))) is not None:
-            raise NotSupportedYetError(f"{part}: not supported yet", where=key, got=shown(values[key]))
+            choices = [choice for choice in get_args(ModelConfig.model_fields[key].annotation) if choice not in later]
+            wanted = "one of " + ", ".join(choices)
+            hint = "take another model, or leave the key out"
+            raise NotSupportedYetError(
+                f"{part}: not supported yet", where=key, got=shown(values[key]), wanted=wanted, hint=hint
+            )
 
 
 def _error(problems: list[Problem]) -> ModelConfigError:

@@ -23,7 +23,8 @@ def _head_problems(config: "ModelConfig") -> Iterator[Problem]:
     heads, kv_heads = config.num_attention_heads, config.num_key_value_heads
     if heads % kv_heads:
         wanted = f"a divisor of num_attention_heads = {heads}"
-        yield Problem("num_key_value_heads", "key heads do not divide the query heads", shown(kv_heads), wanted)
+        what, hint = "key heads do not divide the query heads", "1, or leave it out for as many as query heads"
+        yield Problem("num_key_value_heads", what, shown(kv_heads), wanted, hint)
     if not config.is_given("head_dim") and config.hidden_size % heads:
         yield Problem(
             "num_attention_heads",
@@ -33,7 +34,8 @@ def _head_problems(config: "ModelConfig") -> Iterator[Problem]:
             hint="give head_dim",
         )
     elif config.head_dim % 2:
-        yield Problem("head_dim", "rotary positions turn dimensions in pairs", shown(config.head_dim), "an even number")
+        what, hint = "rotary positions turn dimensions in pairs", f"head_dim {config.head_dim + 1}"
+        yield Problem("head_dim", what, shown(config.head_dim), "an even number", hint)
 
 
 def _scaling_problems(config: "ModelConfig") -> Iterator[Problem]:
@@ -45,7 +47,8 @@ def _scaling_problems(config: "ModelConfig") -> Iterator[Problem]:
         yield Problem(error.where, error.what, error.got, error.wanted, error.hint)
         return
     if scaling.kind in ("ntk", "yarn") and config.head_dim == 2:
-        yield Problem("rope_scaling", f"{scaling.kind} scaling needs more than one pair", "head_dim = 2")
+        what, hint = f"{scaling.kind} scaling needs more than one pair", "a larger head_dim, or linear scaling"
+        yield Problem("rope_scaling", what, "head_dim = 2", "head_dim of at least 4", hint)
 
 
 def _llama_problems(config: "ModelConfig") -> Iterator[Problem]:

@@ -77,7 +77,8 @@ def _refuse_active(key: str, value: Any) -> None:
     inert, part = INERT_VALUES[key]
     if value not in inert:
         wanted = " or ".join(["null", *map(shown, inert)])
-        raise NotSupportedYetError(f"{part}: not supported yet", where=key, got=shown(value), wanted=wanted)
+        what, hint = f"{part}: not supported yet", "take another model, or leave the key out to do without"
+        raise NotSupportedYetError(what, where=key, got=shown(value), wanted=wanted, hint=hint)
 
 
 def _without_rope_parameters(values: dict[str, Any]) -> dict[str, Any]:
@@ -99,7 +100,8 @@ def _without_old_names(values: dict[str, Any]) -> dict[str, Any]:
         new, value = OLD_NAMES[key], values.pop(key)
         if values.setdefault(new, value) != value:
             got = f"{key} = {shown(value)} and {new} = {shown(values[new])}"
-            raise ModelConfigError("one setting has two values", where=new, got=got, hint=f"take out {key}")
+            what, hint = "one setting has two values", f"take out {key}"
+            raise ModelConfigError(what, where=new, got=got, wanted=f"{new} alone", hint=hint)
     if old:
         renamed = ", ".join(f"{key} is now {OLD_NAMES[key]}" for key in sorted(old))
         warnings.warn(f"old names in a model configuration: {renamed}", DeprecationWarning, stacklevel=4)

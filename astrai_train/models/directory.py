@@ -35,7 +35,9 @@ def load_model(
     """
     directory = Path(directory)
     if not directory.is_dir():
-        raise ModelNotFoundError("no model directory", where=directory)
+        got = "a file" if directory.exists() else "nothing"
+        wanted, hint = f"a folder with {CONFIG} and weights", "check the path, or name the folder of the file"
+        raise ModelNotFoundError("no model directory", where=directory, got=got, wanted=wanted, hint=hint)
     model = Transformer(ModelConfig.from_file(directory / CONFIG), device="meta")
     files = weight_files(directory)
     load_weights(model, dict(read_weights(files, dtype=dtype or torch.float32, device=device)), directory)

@@ -72,7 +72,13 @@ class PackedAttention:
 
     def _grouped(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         if q.shape[0] != len(self._groups.put):
-            raise ModelError("the borders are not those of the row", got=f"{q.shape[0]} tokens", where=self._borders)
+            raise ModelError(
+                "the borders are not those of the row",
+                where="cu_seqlens",
+                got=f"borders up to {self._borders[-1]} for {q.shape[0]} tokens",
+                wanted=f"a last border of {q.shape[0]}",
+                hint="take row and borders from the same batch",
+            )
         if self._groups.in_place:
             return _attend_blocks(q, k, v, self._groups.blocks)
         take, put = self._index
@@ -110,7 +116,9 @@ def _flash_reason(device: torch.device, dtype: torch.dtype, head_dim: int) -> tu
 
 def _check_borders(borders: list[int]) -> None:
     if len(borders) < 2 or borders[0] != 0 or any(end < begin for begin, end in pairwise(borders)):
-        raise ModelError("these are no borders of segments", got=borders, wanted="0, then the end of each segment")
+        what, wanted = "these are no borders of segments", "0, then the end of each segment"
+        hint = "segments of 3 and 2 tokens have the borders [0, 3, 5]"
+        raise ModelError(what, where="cu_seqlens", got=borders, wanted=wanted, hint=hint)
 
 
 def _attend_blocks(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, blocks: tuple) -> torch.Tensor:

@@ -50,6 +50,6 @@ def preset(name: str, *, vocab_size: int, **changes: Any) -> ModelConfig:
         ModelConfigError: no such preset, or changes that do not fit.
     """
     if name not in PRESETS:
-        wanted = "one of " + ", ".join(PRESETS)
-        raise ModelConfigError("unknown preset of a model", got=name, wanted=wanted, hint=nearest(name, PRESETS))
+        wanted, hint = "one of " + ", ".join(PRESETS), nearest(name, PRESETS) or "nano, the smallest"
+        raise ModelConfigError("unknown preset of a model", where="the preset", got=name, wanted=wanted, hint=hint)
     return ModelConfig(**COMMON | PRESETS[name] | {"vocab_size": vocab_size} | changes)

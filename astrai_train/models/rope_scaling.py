@@ -45,7 +45,8 @@ class RopeScaling:
         for key, value in values.items():
             _check_value(kind, key, value)
         if kind == "llama3" and (missing := [key for key in KEYS[kind] if key not in values]):
-            raise _error("a key is missing", f"rope_scaling.{missing[0]}", wanted=", ".join(KEYS[kind]))
+            got, wanted = f"the keys {', '.join(values) or 'none'}", ", ".join(KEYS[kind])
+            raise _error("a key is missing", f"rope_scaling.{missing[0]}", got, wanted, f"add {missing[0]}")
         return cls(kind, values)
 
     @property
@@ -104,11 +105,16 @@ def _kind(raw: Mapping[str, Any]) -> str:
     kind = raw.get("rope_type", raw.get("type", "ntk" if raw else "default"))
     if kind in ("dynamic", "longrope"):
         raise NotSupportedYetError(
-            f"{kind} scaling of rotary positions: not supported yet", where="rope_scaling", got=shown(kind)
+            f"{kind} scaling of rotary positions: not supported yet",
+            where="rope_scaling",
+            got=shown(kind),
+            wanted="one of " + ", ".join(KEYS),
+            hint="take another model, or leave rope_scaling out for contexts of the trained length",
         )
     if kind not in KEYS:
         wanted = "one of " + ", ".join(KEYS)
-        raise _error("unknown scaling of rotary positions", "rope_scaling", shown(kind), wanted, nearest(kind, KEYS))
+        hint = nearest(kind, KEYS) or "leave rope_scaling out for none"
+        raise _error("unknown scaling of rotary positions", "rope_scaling", shown(kind), wanted, hint)
     return kind
 
 
@@ -116,12 +122,15 @@ def _check_value(kind: str, key: str, value: Any) -> None:
     where = f"rope_scaling.{key}"
     if key not in KEYS[kind] and not (kind == "default" and key == "factor"):
         wanted = "one of " + ", ".join(("rope_type", *KEYS[kind]))
-        raise _error(f"unknown key for {kind} scaling", where, shown(value), wanted, nearest(key, KEYS[kind]))
+        hint = nearest(key, KEYS[kind]) or "take it out"
+        raise _error(f"unknown key for {kind} scaling", where, shown(value), wanted, hint)
     if key == "truncate":
         return
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise _error("wrong value", where, shown(value), "a positive number")
+        raise _error(
+            "wrong value", where, shown(value), "a positive number", "4.0 for contexts of four times the length"
+        )
 
 
-def _error(what: str, where: str, got=None, wanted=None, hint=None) -> ModelConfigError:
+def _error(what: str, where: str, got: str, wanted: str, hint: str) -> ModelConfigError:
     return ModelConfigError(what, where=where, got=got, wanted=wanted, hint=hint)

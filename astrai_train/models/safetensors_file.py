@@ -3,6 +3,8 @@
 Nothing in such a file is ever executed. The library checks every number of the header before a byte is believed.
 """
 
+import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -29,7 +31,9 @@ class SafetensorsFile:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         if not self.path.is_file():
-            raise ModelNotFoundError("no such file of weights", where=self.path)
+            got = "a folder" if self.path.is_dir() else "nothing"
+            wanted, hint = "a .safetensors file", "check the path"
+            raise ModelNotFoundError("no such file of weights", where=self.path, got=got, wanted=wanted, hint=hint)
         try:
             with safe_open(self.path, framework="pt") as file:
                 self.metadata: dict[str, str] = file.metadata() or {}
@@ -53,7 +57,8 @@ class SafetensorsFile:
     def _damaged(self, error: Exception, name: str | None = None) -> ModelError:
         where = self.path if name is None else f"{self.path}: {name}"
         hint = "copy the file again, or take another checkpoint"
-        return ModelError("not a safetensors file, or damaged", where=where, got=error, hint=hint)
+        what, wanted = "not a safetensors file, or damaged", "a whole safetensors file"
+        return ModelError(what, where=where, got=error, wanted=wanted, hint=hint)
 
 
 def write_safetensors(path: str | Path, tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]) -> None:
@@ -66,11 +71,24 @@ def write_safetensors(path: str | Path, tensors: Mapping[str, torch.Tensor], met
 
     Raises:
         ModelError: a dtype that the format does not know.
+        StoreError: the system refused, for want of room or permission.
     """
     plain = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
     try:
         with replacing(Path(path), durable=True) as temporary:
-            save_file(plain, temporary, dict(metadata) or None)
+            _save(plain, temporary, dict(metadata) or None)
     except (SafetensorError, KeyError, ValueError) as error:
         dtypes = sorted({str(tensor.dtype) for tensor in plain.values()})
-        raise ModelError("safetensors cannot hold these tensors", where=path, got=f"{error}; {dtypes}") from None
+        what, got = "safetensors cannot hold these tensors", f"{error}; {dtypes}"
+        wanted, hint = "tensors of the dtypes that the format has", "convert them first: tensor.to(torch.float32)"
+        raise ModelError(what, where=path, got=got, wanted=wanted, hint=hint) from None
+
+
+def _save(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str] | None) -> None:
+    """`save_file`, but a full disk is an `OSError` like any other: "... I/O error: ... (os error 28)"."""
+    try:
+        save_file(tensors, path, metadata)
+    except SafetensorError as error:
+        if found := re.search(r"\(os error (\d+)\)", str(error)):
+            raise OSError(int(found[1]), os.strerror(int(found[1])), str(path)) from error
+        raise

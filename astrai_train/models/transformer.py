@@ -132,7 +132,8 @@ class Transformer(nn.Module):
     def _check_row(self, input_ids: torch.Tensor, position_ids: torch.Tensor) -> None:
         if input_ids.dim() != 1 or position_ids.shape != input_ids.shape:
             got = f"input_ids {list(input_ids.shape)}, position_ids {list(position_ids.shape)}"
-            raise ModelError("a row has one dimension", got=got, wanted="[T] and [T]", hint="flatten the batch")
+            where, hint = "input_ids, position_ids", "flatten the batch"
+            raise ModelError("a row has one dimension", where=where, got=got, wanted="[T] and [T]", hint=hint)
         if input_ids.device.type == "cpu" and not torch.compiler.is_compiling():  # elsewhere it would wait
             _check_range("input_ids", input_ids, self.config.vocab_size, "the vocabulary")
             _check_range("position_ids", position_ids, self.rotary.num_positions, "the positions of this model")
@@ -144,4 +145,6 @@ def _check_range(name: str, ids: torch.Tensor, limit: int, what: str) -> None:
     low, high = (int(bound) for bound in ids.aminmax())
     if low < 0 or high >= limit:
         got = low if low < 0 else high
-        raise ModelError(f"{name} out of range of {what}", where=name, got=got, wanted=f"0 to {limit - 1}")
+        wanted = f"0 to {limit - 1}"
+        hint = "the tokens are another tokenizer's, or the row is longer than the model reaches"
+        raise ModelError(f"{name} out of range of {what}", where=name, got=got, wanted=wanted, hint=hint)

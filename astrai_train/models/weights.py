@@ -28,20 +28,29 @@ def weight_files(directory: Path) -> list[Path]:
         return [whole]
     index = directory / INDEX
     if not index.is_file():
-        raise ModelNotFoundError("no weights in the model directory", where=directory, wanted=f"{WEIGHTS} or {INDEX}")
+        got = _listed(sorted(path.name for path in directory.iterdir())) or "an empty directory"
+        wanted, hint = f"{WEIGHTS} or {INDEX}", "copy the weights too; for fresh weights name config.json itself"
+        what = "no weights in the model directory"
+        raise ModelNotFoundError(what, where=directory, got=got, wanted=wanted, hint=hint)
     files = [directory / name for name in _shard_names(index)]
     if missing := [file.name for file in files if not file.is_file()]:
-        raise ModelNotFoundError("shards of the weights are missing", where=directory, got=_listed(missing))
+        what, got = "shards of the weights are missing", f"no {_listed(missing)}"
+        wanted, hint = f"every file that {INDEX} names", "copy the missing files too"
+        raise ModelNotFoundError(what, where=directory, got=got, wanted=wanted, hint=hint)
     return files
 
 
 def _shard_names(index: Path) -> list[str]:
     try:
         names = sorted(set(json.loads(index.read_bytes())["weight_map"].values()))
-    except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError, AttributeError):
-        raise ModelError("the index of the weights has no weight_map", where=index) from None
+    except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        what, got = "the index of the weights has no weight_map", f"{type(error).__name__}: {error}"
+        wanted, hint = 'JSON with "weight_map": {"<weight>": "<file>"}', "fetch the index again"
+        raise ModelError(what, where=index, got=got, wanted=wanted, hint=hint) from None
     if bad := [name for name in names if not isinstance(name, str) or Path(name).name != name]:
-        raise ModelError("a shard is a file beside its index", where=index, got=bad[0])
+        what, wanted = "a shard is a file beside its index", "names of files without folders"
+        hint = "put the shards beside the index and name them so in weight_map"
+        raise ModelError(what, where=index, got=bad[0], wanted=wanted, hint=hint)
     return names
 
 
@@ -60,9 +69,13 @@ def read_weights(
             if own is None:
                 continue
             if own in seen:
-                raise ModelError("a weight is there twice", where=name, got=f"{seen[own].name} and {path.name}")
+                what, got = "a weight is there twice", f"{seen[own].name} and {path.name}"
+                wanted, hint = "each weight in one file", "fetch the weights again: these files do not belong together"
+                raise ModelError(what, where=f"{path.parent}: {name}", got=got, wanted=wanted, hint=hint)
             if not tensor.is_floating_point() or tensor.element_size() == 1:
-                raise ModelError("no weight of this model has such a dtype", where=f"{path}: {name}", got=tensor.dtype)
+                what, where = "no weight of this model has such a dtype", f"{path}: {name}"
+                wanted, hint = "float32, bfloat16 or float16", "fetch the weights that are not quantised"
+                raise ModelError(what, where=where, got=tensor.dtype, wanted=wanted, hint=hint)
             seen[own] = path
             yield own, tensor.to(device, dtype or tensor.dtype)
 
@@ -83,7 +96,9 @@ def load_weights(model: Transformer, weights: Mapping[str, torch.Tensor], where:
     _check_names(weights.keys(), wanted.keys(), where)
     shapes = {name: (tuple(weights[name].shape), tuple(wanted[name].shape)) for name in wanted}
     if wrong := [f"{name} {got} instead of {want}" for name, (got, want) in shapes.items() if got != want]:
-        raise ModelError("weights of other shapes than the configuration says", where=where, got=_listed(wrong))
+        what, wanted = "weights of other shapes than the configuration says", "the shapes of config.json"
+        hint = "compare config.json with the files of weights beside it"
+        raise ModelError(what, where=where, got=_listed(wrong), wanted=wanted, hint=hint)
     model.load_state_dict(weights, assign=True)
 
 
@@ -95,6 +110,7 @@ def _check_names(got: Iterable[str], wanted: Iterable[str], where: object) -> No
             "the weights are not those of the configuration",
             where=where,
             got="; ".join(label + _listed(names) for label, names in parts if names),
+            wanted="exactly the weights of the model that config.json describes",
             hint="compare config.json with the files of weights beside it",
         )
 

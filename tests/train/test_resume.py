@@ -163,6 +163,7 @@ FILES = [
     "config.json",
     "model.safetensors",
     "tokenizer.json",
+    "tokenizer_config.json",
     "training/optimizer.safetensors",
     "training/random.safetensors",
     "training/state.json",

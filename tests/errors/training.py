@@ -1,0 +1,246 @@
+"""Training runs: settings, devices, stores and models that do not fit, checkpoints, folders in use."""
+
+import json
+from pathlib import Path
+
+import torch
+
+from astrai_data.errors import StoreError
+from astrai_data.store import TokenStore
+from astrai_train.checkpoint.marker import write_marker
+from astrai_train.checkpoint.optimizer_state import restore_optimizer
+from astrai_train.checkpoint.tokenizer_files import tokenizer_files
+from astrai_train.config import TrainConfig
+from astrai_train.device import choose_precision
+from astrai_train.errors import CheckpointError, NonFiniteError, TrainConfigError, TrainError
+from astrai_train.occupancy import occupied
+from astrai_train.run import train as run_training
+from tests.train.small_models import TINY
+
+from .place import CHAT, Place
+from .row import EACH_ITS_OWN, FIELDS, NAMED, WANTED_IS_THE_WAY, Row
+
+PLAIN = {"try": WANTED_IS_THE_WAY}
+SMALL = TINY | {"vocab_size": 512, "max_position_embeddings": 64}
+
+
+def settings(place: Place, **changes) -> dict:
+    """Of a run of two steps."""
+    model = place.once("model.json", SMALL)
+    base = {"data": place.store, "model": model, "output_dir": place / "run", "max_steps": 2, "rows_per_batch": 2}
+    return {key: str(value) if isinstance(value, Path) else value for key, value in (base | changes).items()}
+
+
+def train(place: Place, *options: object, **changes) -> None:
+    """The command with these settings."""
+    given = settings(place, device="cpu", **changes)
+    flags = [part for key, value in given.items() for part in (f"--{key.replace('_', '-')}", value)]
+    place.astrai("train", *flags, "--quiet", *options)
+
+
+def config(**changes):
+    return lambda place: TrainConfig.from_dict(settings(place) | changes)
+
+
+def file(content: object):
+    def fail(place: Place) -> None:
+        path = place.once("train.json", content)
+        place.astrai("train", "--config", path, "-o", place / "run", "--dry-run")
+
+    return fail
+
+
+def made_before(place: Place) -> None:
+    """A run of two steps, done once."""
+    if not (place / "run").exists():
+        run_training(TrainConfig(**settings(place, device="cpu")))
+
+
+def used_folder(place: Place) -> None:
+    made_before(place)
+    train(place)
+
+
+def resumed(spoil, *options: object, **changes):
+    """A run that goes on from a checkpoint which was spoilt."""
+
+    def fail(place: Place) -> None:
+        made_before(place)
+        spoil(place)
+        train(place, "--resume", *options, **changes)
+
+    return fail
+
+
+def marker(change):
+    """Spoil the marker of the checkpoint."""
+
+    def spoil(place: Place) -> None:
+        path = place.file("run/epoch_*/training/complete.json")
+        content = json.loads(path.read_bytes())
+        path.write_text(json.dumps(change(content)))
+
+    return spoil
+
+
+def lost(pattern: str):
+    return lambda place: place.file(pattern).unlink()
+
+
+def grown(pattern: str):
+    return lambda place: place.file(pattern).open("ab").write(b"x")
+
+
+def state(change):
+    """Another state of training, in a checkpoint that is whole."""
+
+    def spoil(place: Place) -> None:
+        path = place.file("run/epoch_*/training/state.json")
+        path.write_text(json.dumps(change(json.loads(path.read_bytes()))))
+        (path.parent / "complete.json").unlink()
+        write_marker(path.parent.parent)
+
+    return spoil
+
+
+def no_metrics(place: Place) -> None:
+    place.write("run/metrics.jsonl/x", "")
+    train(place, "--resume")
+
+
+def small_vocabulary(place: Place) -> None:
+    place.once("model.json", SMALL | {"vocab_size": 100})
+    train(place)
+
+
+def mend_vocabulary(place: Place) -> None:
+    smallest = int(place.told("wanted").removeprefix("at least ").split(",")[0])
+    assert "raise vocab_size" in place.told("try")
+    place.edit(place / "model.json", vocab_size=smallest)
+
+
+def few_positions(place: Place) -> None:
+    place.once("model.json", SMALL | {"max_position_embeddings": 8})
+    train(place)
+
+
+def mend_positions(place: Place) -> None:
+    """The message offers `--window 8`."""
+    assert "`--window 8`" in place.told("try")
+    place.options = ["--window", "8"]
+
+
+def other_tokenizer(place: Place) -> None:
+    place.edit(place.model / "tokenizer_config.json", special_tokens={})
+    (place.model / "tokenizer.json").write_bytes((place.model / "tokenizer.json").read_bytes().replace(b"fox", b"fix"))
+    from tests.data.toys import write_bpe_tokenizer
+
+    write_bpe_tokenizer(place.model, vocab_size=400)
+    train(place, model=place.model)
+
+
+def untrained(place: Place) -> None:
+    """A chat whose answers are not trained."""
+    config = CHAT | {"mask": {"user": "mask"}, "preprocessing": {"max_packed_len": 64, "drop_untrained": False}}
+    chat = place.write("chat.jsonl", {"messages": [{"role": "user", "content": "hello"}]})
+    place.pipeline(config | {"mask": {"assistant": "train"}}, [chat])
+    train(place, data=place / "out")
+
+
+def not_finite(place: Place) -> None:
+    run_training(TrainConfig(**settings(place, device="cpu", lr=1e30, clip=0, warmup=0, max_steps=20)))
+
+
+def held(place: Place) -> None:
+    with occupied(place / "run"):
+        train(place)
+
+
+def in_the_way(place: Place) -> None:
+    """Files have the names that the checkpoint might get."""
+    for epoch in range(3):
+        place.write(f"run/epoch_{epoch}_step_2", "")
+    train(place)
+
+
+def other_optimizer(place: Place) -> None:
+    model = torch.nn.Linear(2, 2)
+    restore_optimizer(torch.optim.AdamW(model.parameters()), model, {"weight.exp_avg": torch.zeros(3)}, "a checkpoint")
+
+
+def file_elsewhere(place: Place) -> None:
+    entry = place.open().manifest.tokenizer
+    place.edit(place.store / "manifest.json", tokenizer=entry | {"files": {"../a": "0"}})
+    tokenizer_files(TokenStore.open(place.store))
+
+
+def tokenizer_gone(place: Place) -> None:
+    place.file("store/meta/*/tokenizer/tokenizer_config.json").unlink() if place.store else None
+    tokenizer_files(TokenStore.open(place.store))
+
+
+def tokenizer_other(place: Place) -> None:
+    next(place.store.glob("meta/*/tokenizer/tokenizer_config.json")).write_text("{}")
+    tokenizer_files(TokenStore.open(place.store))
+
+
+def row(name, fail, *says, kind=TrainError, without=None, mend=None) -> Row:
+    return Row(name, fail, kind, says, without or {}, mend)
+
+
+def key(name, fail, *says, without=None) -> Row:
+    return row(name, fail, *says, kind=TrainConfigError, without=without)
+
+
+def point(name, fail, *says) -> Row:
+    return row(name, fail, *says, kind=CheckpointError)
+
+
+ROWS = [
+    key("an unknown key", config(lrr=1), '"lrr"', "try: lr", without={"got": NAMED}),
+    key("a key that is no text", lambda p: TrainConfig.from_dict({1: 2}), "unknown key 1", without={"got": NAMED}),
+    key("a wrong value", config(rows_per_batch=None, batch_tokens=-1), "got: -1", "above 0", without=PLAIN),
+    key("two problems", config(lrr=1, seed="a"), "has 2 problems", without=dict.fromkeys(FIELDS, EACH_ITS_OWN)),
+    key("two sizes", config(batch_tokens=64), "batch_tokens = 64, rows_per_batch = 2", "take one of the two out"),
+    key("half a step of warm-up", config(warmup=1.5), "got: 1.5", "a fraction of the steps"),
+    key("a list", lambda p: TrainConfig.from_dict([1]), "got: [1]", "put the keys into"),
+    key("a file with a list", file("[1]"), "train.json", "got: [1]", '"model": "nano"'),
+    key("a file with a wrong key", file({"lrr": 1}), "train.json: lrr", "try: lr", without={"got": NAMED}),
+    key("a file that is not JSON", file("{lr: 1}"), "train.json, line 1, column 2", "double quotes"),
+    row("a device of nobody", lambda p: choose_precision("gpu"), "got: gpu", "cuda:N", "auto"),
+    row("a device that is not here", lambda p: choose_precision("cuda:99"), "got: cuda:99", "astrai doctor"),
+    row("a used folder", used_folder, "/run", "epoch_", mend=lambda p: p.options.append("--resume")),
+    row("a folder in use", held, "/run", "wait for it, stop it"),
+    row("a folder that cannot be", lambda p: train(p, output_dir=p.texts / "run"), "texts.jsonl/run", kind=StoreError),
+    row("a small vocabulary", small_vocabulary, "got: 100", "at least 453", mend=mend_vocabulary),
+    row("few positions", few_positions, "max_position_embeddings", "at least ", mend=mend_positions),
+    row("another tokenizer", other_tokenizer, "--tokenizer ", "train fresh weights"),
+    row("nothing to train", untrained, "0 trained labels", "--strategy seq"),
+    row("another strategy", resumed(lambda p: None, strategy="sft"), "got: sft", "leave it out"),
+    row("a loss that is no number", not_finite, "step ", "gradient norm", "a lower --lr", kind=NonFiniteError),
+    point(
+        "a file that is gone", resumed(lost("run/epoch_*/training/random.safetensors")), "random.safetensors", "move "
+    ),
+    point("a damaged file", resumed(grown("run/epoch_*/model.safetensors")), "model.safetensors", "'size': "),
+    point("no marker", resumed(lost("run/epoch_*/training/complete.json")), "got: nothing", "the one before it"),
+    point(
+        "another marker", resumed(marker(lambda it: it | {"version": 9})), "astrai-checkpoint, version 9", "version 1"
+    ),
+    point("a marker that is a list", resumed(marker(list)), "TypeError", "version 1"),
+    point(
+        "a state that is a number", resumed(state(lambda it: 5)), "state.json", "an object", "the checkpoint before it"
+    ),
+    point("a state without a step", resumed(state(lambda it: it | {"step": None})), "state.json", "no step"),
+    row("metrics that cannot be written", no_metrics, "metrics.jsonl", "Is a directory", kind=StoreError),
+    point(
+        "a state of later",
+        resumed(state(lambda it: it | {"version": 9})),
+        "astrai-training-state, version 9",
+        "the version of AstrAI that wrote",
+    ),
+    row("a checkpoint that cannot be", in_the_way, "epoch_", "Not a directory", kind=StoreError),
+    point("a state of another model", other_optimizer, "weight.exp_avg [3]", "weight [2, 2]"),
+    row("a tokenizer elsewhere", file_elsewhere, "manifest.json", "got: ../a", kind=StoreError),
+    row("the tokenizer is gone", tokenizer_gone, "tokenizer_config.json", "No such file", kind=StoreError),
+    row("the tokenizer is another", tokenizer_other, "SHA-256 44136fa", "copy", kind=StoreError),
+]

@@ -1,0 +1,156 @@
+"""What a hostile user tries with `astrai serve` and `astrai generate`: words instead of a traceback or a hang."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import httpx
+import pytest
+import torch
+
+from astrai_train.models import load_model, save_model
+from tests.serve.serving import Server, near_ties, run_front, wait_until, write_model
+
+CHAT, TEXT = "chat/completions", "completions"
+QUESTION = [{"role": "user", "content": "Hello"}]
+JSON = {"content-type": "application/json"}
+STARTS = {
+    "a device without data": (["--device", "meta"], ["--device", "meta"]),
+    "a cache of petabytes": (["--cache-tokens", 10**13], ["--cache-tokens", "does not fit into memory"]),
+    "a cache beyond 64 bits": (["--cache-tokens", 10**25], ["--cache-tokens", "does not fit into memory"]),
+    "a name no host can have": (["--host", "a..b"], ["a..b", "cannot listen"]),
+    "a label too long": (["--host", "a" * 70 + ".invalid"], ["cannot listen"]),
+}
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("trouble") / "toy", near_ties())
+
+
+@pytest.mark.parametrize("case", STARTS)
+def test_a_server_that_cannot_start(toy, case):
+    options, words = STARTS[case]
+    done = run_front("serve", toy, "--port", 0, *options)
+    assert done.returncode == 1, done.stderr
+    assert all(word in done.stderr for word in words), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_ctrl_c_twice_ends_at_once_and_in_peace(toy):
+    server = Server(toy, "--port", 0)
+    body = {"prompt": "In 1987", "max_tokens": None, "ignore_eos": True, "stream": True, "n": 64}
+    with httpx.stream("POST", f"{server.url}/v1/{TEXT}", json=body, timeout=60):
+        wait_until(lambda: server.health()["running"] == 16)
+        server.process.send_signal(signal.SIGINT)
+        time.sleep(0.3)  # two at once would count as one
+        begun = time.monotonic()
+        assert server.end(signal.SIGINT) == 130
+    assert time.monotonic() - begun < 8
+    assert "Traceback" not in "".join(server.said)
+
+
+def test_a_billion_layers_are_a_slip_of_the_pen(toy, tmp_path):
+    config = json.loads((toy / "config.json").read_text()) | {"num_hidden_layers": 10**9}
+    write_model(tmp_path, near_ties())
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    done = run_front("generate", tmp_path, "-p", "x")
+    assert done.returncode == 1
+    assert "num_hidden_layers" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_weights_that_are_no_numbers(toy, tmp_path):
+    write_model(tmp_path, near_ties())
+    model = load_model(tmp_path)
+    with torch.no_grad():
+        model.model.norm.weight[:] = torch.nan
+    save_model(model, tmp_path)
+    done = run_front("generate", tmp_path, "-p", "x")
+    assert done.returncode == 1
+    assert "no numbers" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def generate(toy, **options) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "tests.serve.front", "generate", str(toy), "-p", "x", "--seed", "1"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"} | options.pop("env", {})
+    return subprocess.run(
+        [*command, "--max-tokens", "60"], stderr=subprocess.PIPE, timeout=90, env=environment, check=False, **options
+    )
+
+
+def test_a_terminal_of_few_letters_loses_nothing(toy):
+    narrow = generate(toy, stdout=subprocess.PIPE, env={"PYTHONIOENCODING": "ascii"})
+    wide = generate(toy, stdout=subprocess.PIPE, env={"PYTHONIOENCODING": "utf-8"})
+    assert (narrow.returncode, wide.returncode) == (0, 0), narrow.stderr.decode()
+    text = wide.stdout.decode()
+    assert not text.isascii()
+    assert narrow.stdout == text.encode("ascii", "backslashreplace")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_an_answer_for_which_there_is_no_room(toy):
+    with open("/dev/full", "w") as full:
+        done = generate(toy, stdout=full)
+    said = done.stderr.decode()
+    assert done.returncode == 1
+    assert "the answer cannot be written" in said
+    assert "Traceback" not in said
+
+
+TOO_MUCH = {
+    "many texts": (TEXT, {"prompt": ["x"] * 1_000_000}, "n"),
+    "many ids": (TEXT, {"prompt": [[5]] * 20_000, "n": 128}, "n"),
+    "more than ever fit": (TEXT, {"prompt": ["x"] * 300}, "n"),
+    "many stop ids": (CHAT, {"messages": QUESTION, "stop_token_ids": list(range(200_000)), "n": 64}, "stop_token_ids"),
+}
+
+
+@pytest.mark.parametrize("case", TOO_MUCH)
+def test_too_much_is_refused_before_it_costs_anything(one, case):
+    """Each of these once held the server for half a minute and took gigabytes; a later try could not succeed either."""
+    path, body, param = TOO_MUCH[case]
+    begun = time.monotonic()
+    answer = one.post(path, **body)
+    assert time.monotonic() - begun < 15
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), answer.text[:300]
+
+
+@pytest.mark.parametrize(
+    ("raw", "word"),
+    [
+        ('{"prompt": "ü"}'.encode("latin-1"), "utf-8"),
+        (b'{"prompt": "x", "max_tokens": ' + b"9" * 5000 + b"}", "digits"),
+        (b'{"prompt": ' + b"[" * 100_000, "recursion"),
+    ],
+    ids=["latin-1", "digits", "deep"],
+)
+def test_a_body_that_cannot_be_read_says_why(one, raw, word):
+    answer = one.client.post(f"/v1/{TEXT}", content=raw, headers=JSON)
+    assert answer.status_code == 400
+    assert word in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("HEAD", "/health", 405), ("OPTIONS", f"/v1/{CHAT}", 405), ("TRACE", "/health", 405), ("GET", "/docs", 404)],
+)
+def test_methods_and_pages_that_are_not_there(one, method, path, status):
+    """No page of ours loads a script from elsewhere."""
+    assert one.client.request(method, path).status_code == status
+
+
+def test_readers_that_do_not_read_hold_nothing(one):
+    """Twenty streams whose clients never read: all run to their end, and their pages come back meanwhile."""
+    body = {"prompt": "In 1987", "max_tokens": None, "ignore_eos": True, "stream": True}
+    with httpx.Client(base_url=one.url, timeout=60) as client:
+        requests = [client.build_request("POST", f"/v1/{TEXT}", json=body) for _ in range(20)]
+        answers = [client.send(request, stream=True) for request in requests]
+        wait_until(lambda: one.health()["free_pages"] == one.health()["num_pages"], 60)
+        assert [answer.status_code for answer in answers] == [200] * 20
+        for answer in answers:
+            answer.close()
