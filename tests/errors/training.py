@@ -210,6 +210,7 @@ ROWS = [
     row("a device of nobody", lambda p: choose_precision("gpu"), "got: gpu", "cuda:N", "auto"),
     row("a device that is not here", lambda p: choose_precision("cuda:99"), "got: cuda:99", "astrai doctor"),
     row("a used folder", used_folder, "/run", "epoch_", mend=lambda p: p.options.append("--resume")),
+    row("a store for a folder", lambda p: train(p, output_dir=p.store), "manifest.json", "-o with another folder"),
     row("a folder in use", held, "/run", "wait for it, stop it"),
     row("a folder that cannot be", lambda p: train(p, output_dir=p.texts / "run"), "texts.jsonl/run", kind=StoreError),
     row("a small vocabulary", small_vocabulary, "got: 100", "at least 453", mend=mend_vocabulary),

@@ -83,6 +83,7 @@ def generate(toy, **options) -> subprocess.CompletedProcess:
     )
 
 
+@pytest.mark.slow
 def test_a_terminal_of_few_letters_loses_nothing(toy):
     narrow = generate(toy, stdout=subprocess.PIPE, env={"PYTHONIOENCODING": "ascii"})
     wide = generate(toy, stdout=subprocess.PIPE, env={"PYTHONIOENCODING": "utf-8"})

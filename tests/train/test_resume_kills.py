@@ -65,7 +65,7 @@ def finish(folder, store, model, workers: int, **changes) -> None:
     assert start(folder, store, model, workers=workers, **changes).wait(DEADLINE_S) == 0
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_kill_in_the_middle_of_writing_a_checkpoint(tmp_path, text_store, noisy, whole, workers):
     often = {"checkpoint_every": 1, "keep": 2, "workers": workers}
 
