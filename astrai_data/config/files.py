@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,12 @@ def read_object(path: Path) -> Any:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         raise _syntax_error(path, error) from None
+    except RecursionError:
+        what, wanted = "the configuration is nested too deeply to be read", "an object as the documentation shows it"
+        got = f"{max(text.count('['), text.count('{')):,} opening brackets"
+        raise PipelineConfigError(
+            what, where=path, got=got, wanted=wanted, hint="take the needless brackets out"
+        ) from None
     except _NotOurJsonError as error:
         what, got, wanted, hint = error.args
         raise PipelineConfigError(what, where=path, got=got, wanted=wanted, hint=hint) from None
@@ -73,9 +80,8 @@ class _NotOurJsonError(ValueError):
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _ in pairs]
-    for key in keys:
-        if keys.count(key) > 1:
+    for key, count in Counter(key for key, _ in pairs).items():
+        if count > 1:
             values = " and ".join(
                 json.dumps(value, ensure_ascii=False)[:MAX_GOT_CHARS] for k, value in pairs if k == key
             )

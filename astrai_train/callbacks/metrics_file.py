@@ -1,6 +1,8 @@
 """`metrics.jsonl`: one line a step, written as it happens; a run that goes on cuts what lies after its checkpoint."""
 
+import errno
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -37,6 +39,8 @@ class MetricsFile:
         with _told(self._path):
             self._file.write(json.dumps(values) + "\n")
             self._file.flush()
+            if not os.fstat(self._file.fileno()).st_nlink:
+                raise FileNotFoundError(errno.ENOENT, "the file was deleted under the run")
 
     def on_train_end(self, trainer: "Trainer", outcome: "Outcome | None") -> None:
         """Close the file."""

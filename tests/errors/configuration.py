@@ -80,6 +80,7 @@ ROWS = [
     row("a comma too many", file(COMMA), "line 1, column 76", "take out the comma", mend=mend_text("},]", "}]")),
     row("a comment", file('{\n// mine\n"version": 2}'), "line 2", "// mine", "JSON has none"),
     row("a list of keys without quotes", file("{version: 2}"), "line 1, column 2", "{version: 2}", "double quotes"),
+    row("brackets without end", file("[" * 200_000), "pipeline.json", "got: 200,000 opening brackets"),
     row("not an object", file("[1, 2]"), "pipeline.json", "got: [1, 2]", "put the keys into"),
     row("an unknown key", file(UNKNOWN), '"preprocesing"', without=KEY_NAMED, mend=mend_unknown_key),
     row("a key without a likeness", config(zzz=1), "wanted: one of $schema, ", "take it out", without=KEY_NAMED),

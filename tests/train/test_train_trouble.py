@@ -11,6 +11,7 @@ import time
 import pytest
 
 from astrai_data import TokenStore
+from astrai_data.errors import StoreError
 from astrai_kernels.errors import KernelArgumentError
 from astrai_train.checkpoint.marker import write_marker
 from astrai_train.checkpoint.resume import find_saved
@@ -91,6 +92,23 @@ def test_metrics_that_cannot_be_written(tmp_path, text_store, trouble):
     assert code == 1
     assert "the metrics cannot be written" in said
     assert "metrics.jsonl" in said
+
+
+class Deleting:
+    """Deletes the metrics at the second step."""
+
+    def __init__(self, output):
+        self.output = output
+
+    def on_step_end(self, trainer, report):
+        if report.step == 2:
+            for path in self.output.glob("*.jsonl"):
+                path.unlink()
+
+
+def test_metrics_that_vanish_are_missed(tmp_path, text_store):
+    with pytest.raises(StoreError, match="metrics cannot be written"):
+        run(tmp_path, text_store, max_steps=4, callbacks=[Deleting(tmp_path / "run")])
 
 
 def test_kernels_that_only_evaluations_would_miss_are_missed_at_once(tmp_path, text_store, monkeypatch):
