@@ -22,6 +22,7 @@ from astrai_data.store import INPUTS_SCHEMA, MaskRule, TaskWriter, TokenStore, a
 from astrai_data.store.digest import table_digest
 from astrai_data.store.manifest import Manifest
 from astrai_data.store.tables import DOCUMENTS_SCHEMA, write_table
+from astrai_data.store.tokenizer_copy import read_tokenizer_files
 
 NUM_TOKENS, ROW_LENGTH, NUM_SHARDS = 1 << 24, 2048, 10_000
 
@@ -93,7 +94,7 @@ def make_store(root: Path, rows: Ragged, segments: Segments) -> Manifest:
         config=config,
         config_hash=hashed,
         plan_hash=plan_hash(hashed, ["a" * 32]),
-        tokenizer_dir=tokenizer,
+        tokenizer_files=read_tokenizer_files(tokenizer),
         ids_sha256="",
         template_sha256="",
         mask_rules=[MaskRule("text", True)],

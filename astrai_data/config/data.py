@@ -8,7 +8,7 @@ from astrai_data.config.part import ConfigPart
 
 InputFormat = Literal["auto", "jsonl", "json", "parquet", "arrow", "csv", "text", "hf"]
 Name = Annotated[str, Field(min_length=1)]
-Count = Annotated[int, Field(gt=0)]
+Count = Annotated[int, Field(gt=0, lt=2**63)]
 
 
 class InputSpec(ConfigPart):

@@ -29,6 +29,7 @@ WANTED = {
     "bool_type": "true or false",
     "bool_parsing": "true or false",
     "string_type": "a string",
+    "string_unicode": "a name in UTF-8; its folder, or a glob such as dir/*, reaches a file with another",
     "string_too_short": "a string that is not empty",
     "tuple_type": "a list",
     "dict_type": "an object",

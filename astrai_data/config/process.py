@@ -8,7 +8,7 @@ from astrai_data.config.data import Count, Name
 from astrai_data.config.part import ConfigPart
 
 Dtype = Literal["auto", "bool", "uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64"]
-NotNegative = Annotated[int, Field(ge=0)]
+NotNegative = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class PreprocessingConfig(ConfigPart):

@@ -3,6 +3,7 @@
 Answers go to a `Paper`: standard output or a file, as text or bytes; notes go to standard error.
 """
 
+import errno
 import io
 import sys
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from astrai_data.errors import StoreError
 from astrai_data.inspect.numbers import counted
 from astrai_data.inspect.printable import printable, printable_cell
 from astrai_data.store import TokenStore, read_manifest
-from astrai_data.store.files import replacing
+from astrai_data.store.files import refused, replacing
 from astrai_data.store.locate import local_root
 from astrai_data.store.verify import verify_store
 
@@ -45,10 +46,14 @@ class Paper:
 
 @contextmanager
 def paper(path: str | None) -> Iterator[Paper]:
-    """Standard output, or the file at `path`, which is replaced when the answer is whole and not before."""
+    """Standard output, or the file at `path`, which is replaced when the answer is whole and not before.
+
+    A device or a pipe is written to: a file renamed onto /dev/null would take its place, for every program.
+    """
     if path is None:
         sys.stdout.reconfigure(errors="backslashreplace")
-        yield Paper(sys.stdout.buffer, _console(sys.stdout))
+        with _telling_no_room("standard output"):
+            yield Paper(sys.stdout.buffer, _console(sys.stdout))
         return
     if not Path(path).parent.is_dir():
         raise StoreError(
@@ -58,9 +63,30 @@ def paper(path: str | None) -> Iterator[Paper]:
             wanted="a file in a folder that is there",
             hint="make the folder first, or name another file with --output",
         )
-    with replacing(Path(path)) as temporary, temporary.open("wb") as out:
+    with _target(Path(path)) as target, target.open("wb") as out:
         text = io.TextIOWrapper(out, encoding="utf-8", errors="backslashreplace", write_through=True)
         yield Paper(out, _console(text))
+
+
+@contextmanager
+def _target(path: Path) -> Iterator[Path]:
+    """Where to write what belongs to `path`."""
+    if not path.exists() or path.is_file() or path.is_dir():
+        with replacing(path) as temporary:
+            yield temporary
+        return
+    with _telling_no_room(path):
+        yield path
+
+
+@contextmanager
+def _telling_no_room(where: object) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        raise refused("the answer cannot be written", error, where) from error
 
 
 def overview(url: str, output_format: str, paper: Paper) -> None:

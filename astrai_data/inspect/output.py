@@ -10,6 +10,8 @@ from typing import BinaryIO
 import orjson
 import pyarrow as pa
 
+from astrai_data.errors import StoreError
+
 
 def write_json(reader: pa.RecordBatchReader, out: BinaryIO) -> None:
     """A JSON array with one object a row."""
@@ -35,7 +37,17 @@ def write_parquet(reader: pa.RecordBatchReader, out: BinaryIO) -> None:
     """One Parquet file."""
     from pyarrow import parquet
 
-    with parquet.ParquetWriter(out, reader.schema, compression="zstd") as writer:
+    try:
+        writer = parquet.ParquetWriter(out, reader.schema, compression="zstd")
+    except pa.ArrowNotImplementedError as error:
+        raise StoreError(
+            "Parquet has no type for a column of the answer",
+            where="the SQL query",
+            got=error,
+            wanted="numbers, texts, dates, times, lists and structs of them",
+            hint="cast it in the query: CAST(... AS VARCHAR)",
+        ) from error
+    with writer:
         for batch in reader:
             writer.write_batch(batch)
 

@@ -24,7 +24,8 @@ class LocalSource:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        flags = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)  # a pipe in its place must not hold us
+        self._descriptor = os.open(path, os.O_RDONLY | flags)
         self.size = os.fstat(self._descriptor).st_size
 
     def check(self, file: InputFile) -> None:

@@ -58,7 +58,8 @@ def read_row_groups(
     """
     try:
         # By default the whole column of a row group is held, and a row group may be the whole file.
-        with pq.ParquetFile(source.as_file(), buffer_size=BLOCK_BYTES, pre_buffer=False) as parquet:
+        options = {"buffer_size": BLOCK_BYTES, "pre_buffer": False, "page_checksum_verification": True}
+        with pq.ParquetFile(source.as_file(), **options) as parquet:
             starts = row_group_starts(parquet.metadata)
             groups = [group for group, start in enumerate(starts) if begin <= start < end]
             first_rows = _first_rows(parquet.metadata)
@@ -89,6 +90,8 @@ def _batches(
 ) -> Iterator[pa.RecordBatch]:
     present = set(parquet.schema_arrow.names)
     columns = sorted({field.own_name for field in wanted} & present)
+    if twice := [name for name in columns if parquet.schema_arrow.names.count(name) > 1]:
+        raise pa.ArrowInvalid(f"more than one column is named {twice[0]!r}")
     row_group = parquet.metadata.row_group(group)
     chunks = [row_group.column(index) for index in range(row_group.num_columns)]
     size = sum(c.total_uncompressed_size for c in chunks if c.path_in_schema.split(".")[0] in columns)

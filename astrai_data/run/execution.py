@@ -51,6 +51,7 @@ class Execution:
         tokenizer: opened, for what the manifest says of it.
         spec: where the tokenizer lies, and the backend asked for.
         lease: the lock of the store, held.
+        tokenizer_files: what its folder held when it was opened, which the store keeps.
         overwrite: do all tasks anew, but those that a run with the same purpose had finished.
         allow_damaged: keep what is readable of truncated or corrupt files.
     """
@@ -63,10 +64,12 @@ class Execution:
         spec: TokenizerSpec,
         lease: Lease,
         *,
+        tokenizer_files: dict[str, bytes],
         overwrite: bool,
         allow_damaged: bool,
     ) -> None:
         self.root, self.plan, self.tokenizer, self.spec, self.lease = root, plan, tokenizer, spec, lease
+        self.tokenizer_files = tokenizer_files
         self.overwrite, self.allow_damaged = overwrite, allow_damaged
         self.work = WorkFolder(self.root)
         self.started_s = time.time()
@@ -170,7 +173,7 @@ class Execution:
             config=hashed,
             config_hash=plan.config_hash,
             plan_hash=plan.plan_hash,
-            tokenizer_dir=Path(self.spec.path),
+            tokenizer_files=self.tokenizer_files,
             ids_sha256=self.tokenizer.ids_sha256,
             template_sha256=self.tokenizer.template_sha256,
             mask_rules=list(mask_rules(config)),

@@ -92,19 +92,21 @@ class _Pool:
 
     def _start(self) -> None:
         ours, theirs = self._context.Pipe()
-        process = self._context.Process(target=_work, args=(self._job, theirs), daemon=True)
+        process = self._context.Process(target=_work, args=(theirs,), daemon=True)
         process.start()
         theirs.close()
-        self._give(ours, process)
+        self._give(ours, process, self._job)
 
-    def _give(self, connection: Connection, process: multiprocessing.Process) -> None:
+    def _give(self, connection: Connection, process: multiprocessing.Process, *before: Job) -> None:
+        """Send the next task, after what comes `before` it."""
         spec = self._pending.popleft() if self._pending else None
+        if spec is not None:
+            self._busy[connection] = (process, spec)
         with suppress(ConnectionError):  # it died before its first task; waiting for its answer will tell
-            connection.send(spec)
+            for message in (*before, spec):
+                connection.send(message)
         if spec is None:
             process.join()
-        else:
-            self._busy[connection] = (process, spec)
 
     def _hear(self, connection: Connection) -> None:
         process, spec = self._busy[connection]
@@ -154,11 +156,11 @@ def _start_fork_server() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _work(job: Job, connection: Connection) -> None:
-    """A worker's life: take a task, do it, answer None or the error; end at None or when nobody listens."""
+def _work(connection: Connection) -> None:
+    """A worker's life: hear the job, take a task, do it, answer None or the error; end at None or if nobody listens."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        runner = TaskRunner(job)
+        runner = TaskRunner(_heard_job(connection))
         while (spec := connection.recv()) is not None:
             runner.run(spec)
             connection.send(None)
@@ -166,6 +168,18 @@ def _work(job: Job, connection: Connection) -> None:
         return
     except Exception as error:
         connection.send(error)
+
+
+def _heard_job(connection: Connection) -> Job:
+    """The job. It is no argument of the process: it is large, and a run that is stopped may break off in its middle.
+
+    Raises:
+        EOFError: it broke off; `recv` says OSError in the middle of a message.
+    """
+    try:
+        return connection.recv()
+    except OSError as error:
+        raise EOFError from error
 
 
 def _end_with_parent() -> None:

@@ -63,6 +63,14 @@ class Lease:
 
     def check(self) -> None:
         """Raise `RunError` if the lock is no longer ours: whoever slept for a minute must not go on writing."""
+        if not self._path.exists():
+            raise RunError(
+                "the output folder was moved or emptied while this run worked in it",
+                where=self._path,
+                got="no lock any more",
+                wanted="the lock of this run",
+                hint="run the same command again, with -o where the folder is now: finished work in it is kept",
+            )
         if not self._is_ours():
             raise RunError(
                 "another run took this store over while this one was not heard of",

@@ -18,7 +18,7 @@ from astrai_data.run.lease import Lease, has_dead_lock
 from astrai_data.run.occupant import check_may_go_on, find_occupant, is_finished, is_whole
 from astrai_data.run.plan import RunPlan, make_plan, with_inputs
 from astrai_data.run.system_errors import told_plainly
-from astrai_data.store import Manifest
+from astrai_data.store import Manifest, read_tokenizer_files
 from astrai_data.tokenizer import Tokenizer
 
 logger = logging.getLogger("astrai")
@@ -53,7 +53,7 @@ class Pipeline:
             AstraiError: what a run would fail on before its first task.
         """
         with told_plainly(self.root):
-            plan = self._prepare()[1]
+            plan = self._prepare()[2]
             self._finished(plan, update=update, overwrite=overwrite)
             return plan
 
@@ -85,7 +85,7 @@ class Pipeline:
         """
         allowed = {"update": update, "overwrite": overwrite}
         with told_plainly(self.root):
-            tokenizer, plan = self._prepare()
+            tokenizer, tokenizer_files, plan = self._prepare()
             manifest = self._finished(plan, **allowed)
             if manifest is not None and not has_dead_lock(self.root):
                 logger.info("this store is finished already: nothing to do")
@@ -94,8 +94,16 @@ class Pipeline:
             with Lease(self.root, executor="local", config_hash=plan.config_hash, plan_hash=plan.plan_hash) as lease:
                 if (manifest := self._finished(plan, **allowed)) is not None:  # by a run that ended meanwhile
                     return manifest
-                options = {"overwrite": overwrite, "allow_damaged": allow_damaged}
-                work = Execution(self.root, plan, tokenizer, self.tokenizer_spec, lease, **options)
+                work = Execution(
+                    self.root,
+                    plan,
+                    tokenizer,
+                    self.tokenizer_spec,
+                    lease,
+                    tokenizer_files=tokenizer_files,
+                    overwrite=overwrite,
+                    allow_damaged=allow_damaged,
+                )
                 with _telling_a_stop():
                     return work.do(max(1, workers), progress or (lambda _: None))
 
@@ -123,14 +131,15 @@ class Pipeline:
             )
         return spec
 
-    def _prepare(self) -> tuple[Tokenizer, RunPlan]:
+    def _prepare(self) -> tuple[Tokenizer, dict[str, bytes], RunPlan]:
         self.config.check_runnable()
         tokenizer = Tokenizer.from_pretrained(self.tokenizer_spec.path)
+        tokenizer_files = read_tokenizer_files(Path(self.tokenizer_spec.path))
         for warning in Builder(self.config, tokenizer).warnings:
             logger.warning(warning)
         plan = make_plan(self.config, tokenizer)
         _check_inside(self.root, plan)
-        return tokenizer, plan
+        return tokenizer, tokenizer_files, plan
 
 
 def _check_inside(root: Path, plan: RunPlan) -> None:
@@ -158,9 +167,24 @@ def _telling_a_stop() -> Iterator[None]:
         raise
 
 
+def _named_in_utf8(output: str) -> Path:
+    """Arrow takes no other names."""
+    try:
+        output.encode()
+    except UnicodeEncodeError as error:
+        raise RunError(
+            "the name of the output folder is not UTF-8",
+            where="--output-dir",
+            got=repr(output),
+            wanted="a name in UTF-8",
+            hint="choose another folder; rename it afterwards if you must",
+        ) from error
+    return Path(output)
+
+
 def _local(output: str) -> Path:
     if "://" not in output:
-        return Path(output)
+        return _named_in_utf8(output)
     raise RunError(
         "a store cannot be written to a URL yet",
         where="--output-dir",

@@ -12,6 +12,7 @@ from astrai_data.store.shards import ShardInfo
 from astrai_data.store.tables import DOCUMENTS_SCHEMA, INPUTS_SCHEMA, ROW_GROUP_ROWS
 from astrai_data.store.task import TaskRecord, TaskWriter, finished, read_task
 from astrai_data.store.token_store import StoreRangeError, TokenStore
+from astrai_data.store.tokenizer_copy import read_tokenizer_files
 
 __all__ = [
     "DOCUMENTS_SCHEMA",
@@ -35,6 +36,7 @@ __all__ = [
     "read_ledger",
     "read_manifest",
     "read_task",
+    "read_tokenizer_files",
     "refused",
     "write_bytes",
 ]

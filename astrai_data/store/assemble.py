@@ -24,16 +24,6 @@ from astrai_data.store.rollup import store_sums, store_tables
 from astrai_data.store.tables import write_table
 from astrai_data.store.task import TaskRecord, read_task
 
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "chat_template.jinja",
-    "chat_template.json",
-)
-"""What is copied of a tokenizer's directory, which may be a model's with weights beside it."""
-
 
 def assemble(
     root: Path,
@@ -45,7 +35,7 @@ def assemble(
     config: dict,
     config_hash: str,
     plan_hash: str,
-    tokenizer_dir: Path,
+    tokenizer_files: dict[str, bytes],
     ids_sha256: str,
     template_sha256: str,
     mask_rules: list[MaskRule],
@@ -58,8 +48,8 @@ def assemble(
 
     `task_keys` are in plan order; `task_inputs` holds, for each task, the row of `inputs` (`INPUTS_SCHEMA`) that each
     of its ranges is of. `config` is the hashed form of the pipeline configuration. `run` takes whatever may differ
-    between equal runs (times, versions, absolute addresses) and goes into run.json. Of `tokenizer_dir` the files are
-    copied verbatim. The other arguments stand in the manifest as they are: see `Manifest`.
+    between equal runs (times, versions, absolute addresses) and goes into run.json. `tokenizer_files` become its
+    copy of the tokenizer (`read_tokenizer_files`). The other arguments stand in the manifest as they are.
 
     Raises:
         StoreError: a task is not finished.
@@ -71,7 +61,6 @@ def assemble(
     tasks = [read_task(root, key) for key in task_keys]
     _check_parts(tasks, columns)
     tables = store_tables(root, tasks, task_inputs, inputs)
-    tokenizer = _read_tokenizer(Path(tokenizer_dir))
     pipeline = pipeline_document(config, ids_sha256, template_sha256)
     manifest = Manifest(
         kind="packed",
@@ -88,7 +77,7 @@ def assemble(
         tables={name: _describe(f"{meta}/tables/{name}.parquet", table) for name, table in tables.items()},
         tokenizer={
             "path": f"{meta}/tokenizer",
-            "files": {name: sha256_hex(data) for name, data in tokenizer.items()},
+            "files": {name: sha256_hex(data) for name, data in tokenizer_files.items()},
         },
         pipeline={"path": f"{meta}/pipeline.json", "sha256": sha256_hex(pipeline)},
         run={"path": f"{meta}/run.json"},
@@ -97,7 +86,7 @@ def assemble(
     known = same_store(root, manifest)
     if known is None:
         step_aside(root, meta)
-    copies = {f"{meta}/tokenizer/{name}": data for name, data in tokenizer.items()}
+    copies = {f"{meta}/tokenizer/{name}": data for name, data in tokenizer_files.items()}
     for path, data in (copies | {f"{meta}/pipeline.json": pipeline}).items():
         write_bytes(root / path, data)
     _commit(root, manifest, tables, run, known or {})
@@ -139,8 +128,3 @@ def _write_table(path: Path, table: pa.Table, known: str | None) -> str:
     if known is None or not path.is_file() or sha256_hex(path.read_bytes()) != known:
         write_table(path, table)
     return sha256_hex(path.read_bytes())
-
-
-def _read_tokenizer(source: Path) -> dict[str, bytes]:
-    """File name -> bytes."""
-    return {name: (source / name).read_bytes() for name in TOKENIZER_FILES if (source / name).is_file()}

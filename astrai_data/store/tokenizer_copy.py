@@ -1,4 +1,4 @@
-"""A store's own copy of the tokenizer it was made with, opened only if it is still that tokenizer."""
+"""A store's own copy of the tokenizer it was made with: what is copied, and opening it if it is still whole."""
 
 from pathlib import Path
 
@@ -6,7 +6,21 @@ from astrai_data.errors import AstraiError
 from astrai_data.store.files import map_file, unreadable
 from astrai_data.store.identity import sha256_hex
 
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "chat_template.json",
+)
+"""What is copied of a tokenizer's directory, which may be a model's with weights beside it."""
 _WHAT = "the store's copy of its tokenizer cannot be used"
+
+
+def read_tokenizer_files(source: Path) -> dict[str, bytes]:
+    """File name -> bytes, of a tokenizer's folder; to be read when it is opened, since a run outlives its sources."""
+    return {name: (source / name).read_bytes() for name in TOKENIZER_FILES if (source / name).is_file()}
 
 
 def open_tokenizer(root: Path, entry: dict):

@@ -132,8 +132,8 @@ class ChatTemplate:
     def _compiled(self):
         try:
             return build_environment().from_string(self.template)
-        except TemplateSyntaxError as error:
-            where = f"template {self.name!r}, line {error.lineno}"
+        except (TemplateSyntaxError, RecursionError) as error:  # the latter: brackets a thousand deep
+            where = f"template {self.name!r}, line {getattr(error, 'lineno', 1)}"
             wanted, hint = "Jinja", "mend this line of chat_template in tokenizer_config.json or chat_template.jinja"
             what = "the chat template cannot be compiled"
             raise TokenizerError(what, where=where, got=error, wanted=wanted, hint=hint) from error

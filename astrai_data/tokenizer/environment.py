@@ -2,7 +2,7 @@
 
 `raise_exception(text)`, `strftime_now(format)`, the `tojson` filter (plain JSON, not HTML-escaped), `break` and
 `continue`, and the block `{% generation %}...{% endgeneration %}` around what an assistant says. `strftime_now`
-knows one fixed date, never the clock, so a template renders the same on every day.
+knows one fixed date, never the clock, and nothing is drawn by chance: a template renders the same every time.
 """
 
 import json
@@ -39,6 +39,7 @@ def build_environment() -> ImmutableSandboxedEnvironment:
         trim_blocks=True, lstrip_blocks=True, extensions=[GenerationBlock, "jinja2.ext.loopcontrols"]
     )
     environment.filters["tojson"] = _to_json
+    del environment.filters["random"], environment.globals["lipsum"]
     environment.globals["raise_exception"] = _raise_exception
     return environment
 

@@ -19,6 +19,7 @@ from astrai_data.store import (
     assemble,
     config_hash,
     plan_hash,
+    read_tokenizer_files,
 )
 
 RULES = [MaskRule("prompt", False), MaskRule("response", True)]
@@ -60,7 +61,7 @@ def write_store(
         config={},
         config_hash=hashed,
         plan_hash=plan_hash(hashed, keys),
-        tokenizer_dir=tokenizer,
+        tokenizer_files=read_tokenizer_files(tokenizer),
         ids_sha256="",
         template_sha256="",
         mask_rules=RULES,

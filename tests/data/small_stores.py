@@ -11,7 +11,7 @@ import xxhash
 from astrai_data.ledger import Ledger
 from astrai_data.pack import gather, plan
 from astrai_data.ragged import Ragged
-from astrai_data.store import MaskRule, TaskWriter, assemble
+from astrai_data.store import MaskRule, TaskWriter, assemble, read_tokenizer_files
 from astrai_data.store.identity import config_hash, plan_hash
 from astrai_data.store.tables import DOCUMENTS_SCHEMA, INPUTS_SCHEMA
 from tests.data.toys import write_bpe_tokenizer
@@ -102,7 +102,7 @@ def commit(root, keys, task_inputs, tokenizer_dir, dtype="uint16", packing=None)
         config=config,
         config_hash=hashed,
         plan_hash=plan_hash(hashed, keys),
-        tokenizer_dir=tokenizer_dir,
+        tokenizer_files=read_tokenizer_files(tokenizer_dir),
         ids_sha256="0" * 64,
         template_sha256="1" * 64,
         mask_rules=RULES,

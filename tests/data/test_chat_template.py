@@ -112,6 +112,9 @@ def test_helpers(source, expected):
         ("{% for i in range(10000000) %}{% endfor %}", "OverflowError"),
         ("{{ messages[7].role }}", "UndefinedError"),
         ("{{ messages[0].content + 1 }}", "TypeError"),
+        ("{{ messages | random }}", "No filter named 'random'"),
+        ("{{ lipsum() }}", "'lipsum' is undefined"),
+        (f"{{{{ {'(' * 5000}1{')' * 5000} }}}}", "maximum recursion depth"),
     ],
 )
 def test_templates_that_fail(source, message):

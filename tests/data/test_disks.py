@@ -292,6 +292,11 @@ def become_a_folder(path: Path) -> None:
     path.mkdir()
 
 
+def become_a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
 CHANGED, GONE = "an input file changed after the run was planned", "an input file cannot be opened"
 CHANGES = {
     "truncated": (truncate, CHANGED),
@@ -301,6 +306,7 @@ CHANGES = {
     "another time": (touch, CHANGED),
     "gone": (Path.unlink, GONE),
     "a folder": (become_a_folder, "an input file"),
+    "a pipe that nobody writes": (become_a_pipe, CHANGED),
 }
 
 

@@ -24,6 +24,7 @@ from astrai_data.store import (
     assemble,
     config_hash,
     plan_hash,
+    read_tokenizer_files,
 )
 from astrai_data.store.domain_names import folder_of
 from astrai_data.store.export import export_store
@@ -64,7 +65,7 @@ def make_store(tmp_path, parts, *, dtype=None, capacity=6, strategy="bfd", cuts=
         "config": config,
         "config_hash": hashed,
         "plan_hash": plan_hash(hashed, [key]),
-        "tokenizer_dir": write_toy_tokenizer(tmp_path / "tokenizer"),
+        "tokenizer_files": read_tokenizer_files(write_toy_tokenizer(tmp_path / "tokenizer")),
         "ids_sha256": "",
         "template_sha256": "",
         "mask_rules": [MaskRule("prompt", False), MaskRule("answer", True)],

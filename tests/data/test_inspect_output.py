@@ -1,7 +1,9 @@
 """Answers on paper: every format holds what the query gave, and nothing in the data reaches the terminal."""
 
 import io
+import os
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import orjson
 import pyarrow as pa
@@ -11,6 +13,8 @@ from hypothesis import strategies as st
 from pyarrow import csv, parquet
 from rich.console import Console
 
+from astrai_data.errors import StoreError
+from astrai_data.inspect.answer import paper
 from astrai_data.inspect.output import rows_of, write_csv, write_json, write_parquet
 from astrai_data.inspect.printable import printable, printable_cell, shorten_middle
 from astrai_data.inspect.table import cell, write_table
@@ -70,6 +74,24 @@ def test_csv_reads_back():
 def test_parquet_reads_back():
     again = parquet.read_table(io.BytesIO(written(write_parquet)))
     assert again.drop(["share"]).to_pylist() == TABLE.drop(["share"]).to_pylist()
+
+
+def test_what_parquet_cannot_hold():
+    table = pa.table({"month": pa.array([(1, 2, 3)], pa.month_day_nano_interval())})
+    with pytest.raises(StoreError, match="CAST"):
+        written(write_parquet, table)
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as pool:
+        got = pool.submit(pipe.read_bytes)
+        with paper(str(pipe)) as sheet:
+            sheet.write_json([1])
+        assert got.result(timeout=10) == b"[\n  1\n]\n"
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
 
 
 def test_columns_of_one_name_are_numbered():

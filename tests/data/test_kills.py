@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import multiprocessing
 import os
 import pty
 import random
@@ -18,6 +19,7 @@ import psutil
 import pytest
 
 from astrai_data import Pipeline, PipelineConfig, TokenStore
+from astrai_data.run.executor import _work
 from astrai_data.run.lease import is_alive, read_lock
 from astrai_data.run.processes import boot_id, is_running, process_start
 
@@ -299,6 +301,20 @@ def test_an_orphan_that_wakes_up_later_does_no_harm(large, tmp_path):
         wait_for(lambda: not session(process.pid))
     assert digests(store) == digests(large / "store")
     assert TokenStore.open(store, split=None).verify() == []
+
+
+@pytest.mark.parametrize("heard", [b"", b"\0\0", b"\0\1\0\0half of a job"])
+def test_a_worker_whose_run_ends_while_it_is_told_the_job_ends_quietly(capfd, heard):
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    worker = context.Process(target=_work, args=(theirs,))
+    worker.start()
+    theirs.close()
+    os.write(ours.fileno(), heard)
+    ours.close()
+    worker.join(PATIENCE_S)
+    assert worker.exitcode == 0
+    assert capfd.readouterr().err == ""
 
 
 def test_a_worker_that_is_killed_once_costs_only_its_task(large, tmp_path):

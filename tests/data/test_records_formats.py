@@ -284,6 +284,18 @@ def test_parquet_column_of_another_type(tmp_path):
     assert reject.reason == "wrong_type"
 
 
+def test_a_flipped_letter_in_parquet_with_checksums(tmp_path):
+    table = pa.table({"text": ["the letters of this page"] * 50})
+    options = {"compression": "none", "use_dictionary": False, "write_page_checksum": True}
+    file = write_parquet(tmp_path / "a.parquet", table, **options)
+    before, middle, after = (tmp_path / "a.parquet").read_bytes().rpartition(b"letters of this page" + bytes([24, 0]))
+    (tmp_path / "a.parquet").write_bytes(before + middle.replace(b"letters", b"lexters") + after)
+    with pytest.raises(InputError, match="CRC"):
+        read(file)
+    rows, (reject,) = read(file, allow_damaged=True)
+    assert (rows, reject.reason) == ([], "damaged_file")
+
+
 def test_damaged_parquet(tmp_path):
     text = [os.urandom(200).hex() for _ in range(400)]
     path = tmp_path / "a.parquet"

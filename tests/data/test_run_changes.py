@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shutil
 
 import pytest
 
@@ -51,6 +52,35 @@ def test_a_change_in_the_middle_is_noticed(tmp_path, toy):
     os.rename(tmp_path / "again.jsonl", tmp_path / "fresh" / "in.jsonl")
     run(tmp_path / "fresh", toy, [tmp_path / "fresh" / "in.jsonl"])
     assert store_id(tmp_path / "store") == store_id(tmp_path / "fresh" / "store")
+
+
+@pytest.mark.parametrize("change", ["gone", "another template"])
+def test_a_tokenizer_that_changes_under_a_run_is_kept_as_it_was(tmp_path, change):
+    tokenizer = write_toy_tokenizer(tmp_path / "tokenizer", "C0")
+    source = write_jsonl(tmp_path / "in.jsonl", [{"text": "ab"}])
+    run(tmp_path, tokenizer, [source])
+    before = digests(tmp_path / "store")
+
+    def spoil(_) -> None:
+        if change == "gone":
+            shutil.rmtree(tokenizer, ignore_errors=True)
+        else:
+            (tokenizer / "chat_template.jinja").write_text("another")
+
+    shutil.rmtree(tmp_path / "store")
+    run(tmp_path, tokenizer, [source], progress=spoil)
+    assert digests(tmp_path / "store") == before
+
+
+def test_an_output_folder_that_is_emptied_ends_the_run(tmp_path, toy):
+    source = write_jsonl(tmp_path / "in.jsonl", [{"text": "ab"}])
+    with pytest.raises(RunError, match="moved or emptied"):
+        run(tmp_path, toy, [source], progress=lambda _: shutil.rmtree(tmp_path / "store" / ".work", ignore_errors=True))
+
+
+def test_an_output_folder_whose_name_is_not_utf8(tmp_path, toy):
+    with pytest.raises(RunError, match="not UTF-8"):
+        Pipeline(PipelineConfig.from_dict(V1), ["x"], os.fsdecode(os.fsencode(tmp_path) + b"/\xff"), toy)
 
 
 def test_a_touched_file_changes_nothing(tmp_path, toy):

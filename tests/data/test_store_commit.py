@@ -159,7 +159,7 @@ def arguments(root: Path, keys: list[str]) -> dict:
         "config": {"output": {}},
         "config_hash": hashed,
         "plan_hash": plan_hash(hashed, keys),
-        "tokenizer_dir": root,
+        "tokenizer_files": {},
         "ids_sha256": "",
         "template_sha256": "",
         "mask_rules": [],

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from astrai_data.errors import StoreError
-from astrai_data.store import StoreRangeError, TokenStore
+from astrai_data.store import StoreRangeError, TokenStore, read_tokenizer_files
 from tests.data.small_stores import CAPACITY, RULES, Document, commit, write_small_store, write_task
 from tests.data.toys import write_bpe_tokenizer
 
@@ -192,7 +192,7 @@ def open_with(tmp_path: Path, lists, strategy="bfd", capacity=CAPACITY, masked=0
         config=config,
         config_hash=hashed,
         plan_hash=plan_hash(hashed, [key]),
-        tokenizer_dir=tmp_path,
+        tokenizer_files=read_tokenizer_files(tmp_path),
         ids_sha256="",
         template_sha256="",
         mask_rules=RULES,

@@ -12,6 +12,11 @@ def sql(text: str):
     return lambda place: place.astrai("inspect", place.store, "--sql", text)
 
 
+def written(path: str, value: str):
+    """The answer to a query, as Parquet."""
+    return lambda p: p.astrai("inspect", p.store, "--sql", f"SELECT {value}", "--format", "parquet", "--output", path)
+
+
 def inspect(*options: object):
     return lambda place: place.astrai("inspect", place.store, *options)
 
@@ -82,6 +87,10 @@ ROWS = [
     row("an id of nobody", sql("SELECT decode([99999])"), "got: 99999", "0 to 452", "encode('text')"),
     row("a number too large", huge_number, "between -2^63", "CAST(... AS DOUBLE)"),
     row("a stream that another ended", two_streams, "SELECT row_id FROM rows", "read_all"),
+    row("no room", written("/dev/full", "1"), "/dev/full", "No space left on device", "make room"),
+    row(
+        "no type in Parquet", written("a.parquet", "INTERVAL 1 YEAR"), "month_day_nano_interval", "CAST(... AS VARCHAR)"
+    ),
     row("no such row", inspect("--row", 999), "row 999", "SELECT row_id FROM rows", mend=mend_row),
     row("a split without rows", empty_split, "split 'test'", "train or validation"),
     row("a folder that is not there", answer_to_file, "answer.txt", "make the folder first", mend=mend_answer),

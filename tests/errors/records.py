@@ -3,6 +3,9 @@
 import gzip
 import os
 
+import pyarrow as pa
+from pyarrow import parquet
+
 from astrai_data.config import InputSpec
 from astrai_data.errors import InputError
 from astrai_data.records import FieldSpec, expand_inputs, read_records
@@ -69,6 +72,11 @@ def find_link(place: Place) -> None:
     expand_inputs([InputSpec(path=str(place / "loop"))])
 
 
+def twice(place: Place) -> None:
+    parquet.write_table(pa.Table.from_arrays([pa.array(["a"])] * 2, ["text", "text"]), place / "a.parquet")
+    read("a.parquet", (place / "a.parquet").read_bytes(), lambda path: None)(place)
+
+
 def mend_name(place: Place) -> None:
     """Take the name that the message proposes."""
     proposed = place.told("try").removeprefix("did you mean ").split(" in ")[0]
@@ -98,6 +106,7 @@ ROWS = [
     row("Parquet in gzip", lambda p: p.write("a.parquet.gz", LINE) and find("*.gz")(p), "decompress the file first"),
     row("a damaged file", damaged, "cut.jsonl.gz", mend=lambda p: p.options.append("--allow-damaged")),
     row("a broken JSON file", read("a.json", b'{"text": ', lambda path: None), "a whole json file", "--allow-damaged"),
+    row("a column twice", twice, "a.parquet", "more than one column is named 'text'"),
     row("no Parquet", read("a.parquet", b"PAR1 nonsense", lambda path: None), "a.parquet", "a whole parquet file"),
     row("a file that grew", read("a.jsonl", LINE, lambda path: path.write_bytes(LINE * 2)), "32 bytes", "16 bytes"),
     row("a file that was touched", read("a.jsonl", LINE, lambda path: os.utime(path, (1, 1))), "1970", "as of 20"),

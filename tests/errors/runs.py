@@ -81,6 +81,16 @@ def taken_over(place: Place) -> None:
         lease.check()
 
 
+def taken_away(place: Place) -> None:
+    with Lease(place / "out", executor="local", config_hash="", plan_hash="") as lease:
+        (place / "out/.work/lock.json").unlink()
+        lease.check()
+
+
+def not_utf8(place: Place) -> None:
+    Pipeline(PipelineConfig.from_dict(CONFIG), [place.texts], "\udcff")
+
+
 def without_tokenizer(place: Place) -> None:
     Pipeline(PipelineConfig.from_dict(CONFIG), [place.texts], place / "out").run()
 
@@ -126,6 +136,8 @@ ROWS = [
     row("things of others", into(lambda p: p.write("out/notes.txt", "")), "notes.txt", "choose another -o"),
     row("a run at work", into(lock), "lock.json", f"process {os.getpid()}", "wait for it or stop it"),
     row("a run that was overtaken", taken_over, "lock.json", "the lock of this run", "finished work is kept"),
+    row("a run whose folder is gone", taken_away, "lock.json", "no lock any more", "where the folder is now"),
+    row("an output that is not UTF-8", not_utf8, "--output-dir", "\\udcff", "choose another folder"),
     row(
         "records that are rejected",
         records(*['{"text": "good"}'] * 9, *["{bad"] * 11, run={"max_reject_ratio": 0.1, "min_rejects": 2}),
