@@ -11,6 +11,12 @@ from typing import Annotated
 import typer
 from typer.core import TyperGroup
 
+OURS = ("astrai", "astrai_data", "astrai_train", "astrai_serve", "astrai_kernels")
+MISSING = """\
+error: this command needs a library that is not installed
+  got: no module named {name!r}
+  wanted: the extra that brings it: train, serve, or all
+  try: in the project's folder, pip install '.[all]'; `astrai doctor` says what is missing"""
 OLD_NAMES = {"tokenizer-path": "tokenizer"}
 SETTINGS = {
     "help_option_names": ["-h", "--help"],
@@ -34,7 +40,7 @@ COMMANDS = {
     "export": ("astrai_data.cli.export", "command", "Write a token store in another format."),
     "doctor": ("astrai_serve.doctor", "command", "Say what this machine offers, and what is missing."),
     "kernels": ("astrai_kernels.cli", ("build", "info"), "Build the compiled kernels, or see what is there and why."),
-    "schema": ("astrai_data.cli.schema", "command", "Print the JSON Schema of pipeline configurations."),
+    "schema": ("astrai_data.cli.schema", "command", "Print the JSON Schema of pipelines, or a ready-made one."),
 }
 
 
@@ -93,6 +99,11 @@ def main() -> None:
         typer.main.get_command(build_app())(prog_name="astrai")
     except KeyboardInterrupt:  # while a command was still being imported
         sys.exit(130)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] in OURS:
+            raise
+        print(MISSING.format(name=error.name), file=sys.stderr)
+        sys.exit(1)
     except Exception as error:
         if not _is_for_the_user(error):
             raise

@@ -31,7 +31,8 @@ def check_outcome(root: Path, plan: RunPlan, ledger: Ledger) -> None:
             where=root,
             got=_reasons(root, plan, ledger),
             wanted=f"at most {limits.max_reject_ratio:.2%} (run.max_reject_ratio), or fewer than {limits.min_rejects}",
-            hint="mend the input, or raise run.max_reject_ratio and run again: no finished work is done twice",
+            hint="mend the input, or raise run.max_reject_ratio (`astrai schema NAME` prints a ready-made one), and "
+            f"run again: no finished work is done twice; all rejects: {root / 'rejects'} (zstd)",
         )
     if ledger.total("records", "kept") == 0:
         raise RunError(

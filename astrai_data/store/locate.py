@@ -74,7 +74,7 @@ def _no_store(root: Path, error: OSError) -> StoreError:
             where=root,
             got="work of a run, but no manifest.json",
             wanted="a store whose run came to its end",
-            hint="run the same `astrai preprocess` command again; it continues where it stopped",
+            hint="run the same `astrai preprocess` again: it continues where it stopped, or says what is in the way",
         )
     names = sorted(path.name for path in root.iterdir())
     return StoreError(

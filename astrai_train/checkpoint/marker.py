@@ -6,9 +6,9 @@ from pathlib import Path
 import xxhash
 
 from astrai_data.store.files import map_file, write_bytes
-from astrai_train.checkpoint.read import TRAINING
 from astrai_train.errors import CheckpointError
 
+TRAINING = "training"
 MARKER = f"{TRAINING}/complete.json"
 FORMAT, VERSION = "astrai-checkpoint", 1
 
@@ -26,11 +26,32 @@ def check_marker(checkpoint: Path) -> None:
     Raises:
         CheckpointError: the marker or a file is missing or damaged; it says which.
     """
-    for name, wanted in _read(checkpoint).items():
+    _check(checkpoint, _read(checkpoint))
+
+
+def check_weights(checkpoint: Path) -> None:
+    """Compare the weights alone, which nobody edits, with the marker; a model directory without a marker passes.
+
+    Raises:
+        CheckpointError: a file of weights is missing or damaged, or the marker is.
+    """
+    if (checkpoint / MARKER).is_file():
+        _check(
+            checkpoint,
+            {name: it for name, it in _read(checkpoint).items() if "/" not in name and name.endswith(".safetensors")},
+        )
+
+
+def _check(checkpoint: Path, files: dict[str, dict]) -> None:
+    for name, wanted in files.items():
         if not (checkpoint / name).is_file():
             raise _unusable("a file of the checkpoint is missing", checkpoint, name, "nothing", "a file")
         if (got := _identity(checkpoint / name)) != wanted:
-            raise _unusable("a file of the checkpoint is damaged", checkpoint, name, got, wanted)
+            raise _unusable("a file of the checkpoint is damaged", checkpoint, name, _told(got), _told(wanted))
+
+
+def _told(identity: dict) -> str:
+    return f"{identity['size']:,} bytes, xxh3_128 {identity['xxh3_128']}"
 
 
 def _read(checkpoint: Path) -> dict[str, dict]:

@@ -9,13 +9,13 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from astrai_train.checkpoint.marker import TRAINING, check_weights
 from astrai_train.models import ModelConfig, ModelNotFoundError
 from astrai_train.models.directory import CONFIG
 from astrai_train.models.weights import weight_files
 
 CHECKPOINT_NAME = re.compile(r"epoch_(0|[1-9]\d*)_step_(0|[1-9]\d*)", re.ASCII)
 TOKENIZER = "tokenizer.json"
-TRAINING = "training"
 
 
 @dataclass(frozen=True, order=True)
@@ -70,14 +70,16 @@ def find_model_directory(path: str | Path) -> Path:
 
 
 def read_model_files(path: str | Path) -> ModelFiles:
-    """Configuration, weights and tokenizer of the model that a path means; no weight is read.
+    """Configuration, weights and tokenizer of the model that a path means; of a checkpoint the weights are checked.
 
     Raises:
+        CheckpointError: the weights of a checkpoint are damaged.
         ModelNotFoundError: no model, or one without weights.
         ModelConfigError: a configuration that cannot be used.
     """
     directory = find_model_directory(path)
     config = ModelConfig.from_file(directory / CONFIG)
+    check_weights(directory)
     tokenizer = directory if (directory / TOKENIZER).is_file() else None
     return ModelFiles(directory, config, tuple(weight_files(directory)), tokenizer)
 

@@ -16,8 +16,8 @@ import torch
 
 from astrai_data.store import refused, write_bytes
 from astrai_data.store.files import TEMPORARY_SUFFIX, sync
-from astrai_train.checkpoint.marker import write_marker
-from astrai_train.checkpoint.read import CHECKPOINT_NAME, TRAINING, Checkpoint
+from astrai_train.checkpoint.marker import TRAINING, write_marker
+from astrai_train.checkpoint.read import CHECKPOINT_NAME, Checkpoint
 from astrai_train.models import Transformer, save_model
 from astrai_train.models.safetensors_file import write_safetensors
 

@@ -65,3 +65,12 @@ def test_the_schema_beside_the_pipelines_is_this_one():
     """If this fails: `astrai schema > pipelines/pipeline.schema.json`."""
     folder = ready_made_pipelines()["pretrain"].parent
     assert json.loads((folder / "pipeline.schema.json").read_text(encoding="utf-8")) == SCHEMA
+
+
+def test_a_ready_made_pipeline_is_printed_to_start_from(tmp_path):
+    app = Typer()
+    app.command()(command)
+    for name in ready_made_pipelines():
+        printed = CliRunner().invoke(app, [name]).stdout
+        (tmp_path / "mine.json").write_text(printed)
+        assert PipelineConfig.from_file(tmp_path / "mine.json") == PipelineConfig.from_file(name)

@@ -8,8 +8,10 @@ from typer.testing import CliRunner
 
 import astrai
 from astrai_data.errors import InputError, TokenizerError
+from astrai_data.inspect.texts import Texts
 from astrai_data.tokenizer import Tokenizer, choose_backend, train_tokenizer
 
+from .running import write_jsonl
 from .toys import TRAINING_TEXT
 
 MESSAGES = [
@@ -160,3 +162,16 @@ def test_a_tokenizer_is_not_overwritten_by_accident(tmp_path):
     assert (tmp_path / "out" / "tokenizer.json").read_bytes() != before
     assert isinstance(run(*command[:3], tmp_path / "a.txt", "--vocab-size", 261).exception, TokenizerError)
     assert isinstance(run(*command, 3, "--overwrite").exception, TokenizerError)
+
+
+def test_conversations_are_texts(tmp_path):
+    """The contents of all messages, whoever says them; a record whose field is no conversation is told."""
+    chat = [{"role": "user", "content": "the dog"}, {"role": "assistant", "content": "the fox"}, {"role": "tool"}]
+    records = [{"messages": chat}, {"messages": []}, {"messages": 5}, {"other": "x"}, {"messages": "the plain text"}]
+    write_jsonl(tmp_path / "chats.jsonl", records)
+    warnings = []
+    texts = Texts([str(tmp_path / "chats.jsonl")], "messages", warnings.append)
+    assert list(texts) == ["the dog", "the fox", "the plain text"]
+    assert (texts.count, texts.num_bytes) == (3, 28)
+    assert "1 of 5 records has no field 'messages'" in warnings[0]
+    assert "in 2 of 5 records the text is empty" in warnings[1]

@@ -190,3 +190,13 @@ def test_two_runs_at_once_one_is_refused(tmp_path):
     assert "another run is working" in second.stderr
     assert str(first.pid) in second.stderr
     assert first.wait(60) == 0
+
+
+def test_a_missing_library_is_told_with_its_extra():
+    """As on an installation without the extras."""
+    script = "import sys, astrai\nsys.modules['torch'] = None\nsys.argv = ['astrai', 'kernels', 'info']\nastrai.main()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "got: no module named 'torch'" in done.stderr
+    assert "pip install '.[all]'" in done.stderr
+    assert "Traceback" not in done.stderr

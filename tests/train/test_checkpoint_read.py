@@ -2,7 +2,9 @@
 
 import pytest
 
+from astrai_train.checkpoint.marker import write_marker
 from astrai_train.checkpoint.read import find_model_directory, list_checkpoints, read_model_files
+from astrai_train.errors import CheckpointError
 from astrai_train.models import ModelNotFoundError, load_model, save_model
 from tests.train.small_models import lively, tiny
 
@@ -57,4 +59,19 @@ def test_where_no_model_is(run, tmp_path):
             find_model_directory(path)
     tiny().to_file(tmp_path / "config.json")
     with pytest.raises(ModelNotFoundError, match="no weights"):
+        read_model_files(tmp_path)
+
+
+def test_damaged_weights_of_a_checkpoint_are_no_model(tmp_path):
+    """Whoever reads it: training, generating, serving. What people edit beside the weights is theirs."""
+    save_model(lively(tiny()), tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    (tmp_path / "training").mkdir()
+    write_marker(tmp_path)
+    (tmp_path / "tokenizer.json").write_text('{"mine": 1}')
+    read_model_files(tmp_path)
+    weights = bytearray((tmp_path / "model.safetensors").read_bytes())
+    weights[-7] ^= 1
+    (tmp_path / "model.safetensors").write_bytes(weights)
+    with pytest.raises(CheckpointError, match="damaged"):
         read_model_files(tmp_path)
