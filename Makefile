@@ -20,7 +20,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable '.[all,dev]'
 	@touch $@
 
-demo: install  ## Python's own standard library: text, tokenizer, token store, SQL.
+demo: install  ## Python's own standard library: text, tokenizer, token store, SQL, a trained model, a server.
 	@bash docs/demo.sh
 
 test: install  ## The test suite, on two processes.

@@ -17,6 +17,8 @@ def command(
     from astrai_data.config.ready_made import locate
 
     if name is not None:
-        sys.stdout.write(locate(name).read_text(encoding="utf-8"))
-        return
-    sys.stdout.write(json.dumps(PipelineConfig.json_schema(), indent=2, ensure_ascii=False) + "\n")
+        found = json.loads(locate(name).read_text(encoding="utf-8"))
+        found.pop("$schema", None)  # a file beside the original
+    else:
+        found = PipelineConfig.json_schema()
+    sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")

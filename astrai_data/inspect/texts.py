@@ -86,7 +86,8 @@ class Texts:
         count = self._lacking.total()
         told = f"{count:,} of {counted(self._num_read, 'record')} {'has' if count == 1 else 'have'} {lack}"
         other = text_field(records)
-        advice = f"; try --field {other}" if other not in (None, name) else ""
+        is_wrong = count > self._num_read / 2 and other not in (None, name)
+        advice = f"; try --field {other}" if is_wrong else ""
         yield f"{told}; they have: {told_fields(records)}{advice}" if records else told
 
     def _told_others(self) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 Both forms hold the same two buffers a column, `offsets` (int64 [rows + 1], from 0) and `values`; a reader
 needs only their path, place and dtype, so one reader serves both and no Arrow metadata is parsed to open a
-part.
+part. What limits is the copy into the page cache (`benchmarks/packing.py`, write).
 """
 
 from collections.abc import Iterable

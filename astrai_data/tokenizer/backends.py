@@ -4,6 +4,8 @@
 Neither ever runs the post-processor here: what stands around a sequence is the tokenizer's business. Both are built
 from the JSON text, never from a path, and both know special-token strings as tokens (`parse`) or as plain text
 (`text`).
+
+What limits `fastokens` is looking words up in its cache, one a thread; `tokenizers` builds Python lists of its ids.
 """
 
 from collections.abc import Callable
