@@ -2,7 +2,7 @@
 
 It works in columns: each section makes strips for all records of the chunk, the strips are joined, the caps applied,
 the kept rows taken. Python loops over records only where a string must be looked at or a template rendered; tokenizing
-dominates (`benchmarks/preprocess.py`).
+dominates (`benchmarks/stages.py`).
 """
 
 import struct
