@@ -49,7 +49,7 @@ class Window:
             ragged = [column.take(rows) for column in ragged]
         tokens, run_lengths, run_rules = ragged
         added = {
-            "tokens": tokens.flat,
+            "tokens": tokens.flat.copy(),  # kept in Arrow's pool, they would tear it up between what lives shortly
             "length": tokens.lengths.astype(np.int32),
             "run_lengths": run_lengths.flat,
             "run_rules": run_rules.flat,

@@ -48,7 +48,7 @@ class Codec:
     def with_backend(self, name: str) -> "Codec":
         """The same over another backend; what was found out of the files is not found out again."""
         other = Codec(self.tokenizer_json, self.special_tokens, name)
-        known = {key: self.__dict__[key] for key in ("vocabulary", "ids_sha256", "truth") if key in self.__dict__}
+        known = {key: self.__dict__[key] for key in ("vocabulary", "ids_sha256") if key in self.__dict__}
         other.__dict__.update(known)
         return other
 
