@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PWD/.venv/bin:$PATH"
 OUT=demo-out
-# Threads of torch that wait asleep take a third less time beside other programs, and a tenth more alone.
+# Threads of torch that wait asleep are much faster beside other programs, a little slower alone.
 export OMP_WAIT_POLICY="${OMP_WAIT_POLICY-PASSIVE}"
 rm -rf "$OUT" && mkdir -p "$OUT/text"
 
