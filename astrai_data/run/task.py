@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import xxhash
 
 from astrai_data.build import Builder, DocumentBatch
@@ -125,12 +126,14 @@ class _Task:
         return built.documents
 
     def _write(self, window: Window) -> None:
-        """Pack a window and write it as the task's next part."""
+        """Pack a window and write it as the task's next part; Arrow then gives back what packing took."""
         rows, segments = self._pack(window.release())
         self.writer.write_part(window.split, window.domain, rows, segments)
         self.num_parts += 1
         self._account(window.domain, rows, segments)
         self.documents.count(segments, self.runner.trained)
+        del rows, segments
+        pa.default_memory_pool().release_unused()
 
     def _pack(self, columns: WindowColumns) -> tuple[Ragged, Segments]:
         return gather(

@@ -2,6 +2,10 @@
 
 A window closes at `min(max_tokens_per_shard, 2^24)` tokens; when a task holds 2^25 tokens, its largest window closes.
 Closing depends on the order of documents alone, never on how they were cut into batches.
+
+Tokens are laid into memory that is reserved for the whole window, of which the system gives a page when it is first
+written to. So they are copied once, and what lives as long as a window lies apart from what lives as long as a batch,
+which would otherwise tear up the heap and make long runs need more memory than short ones.
 """
 
 from collections import defaultdict
@@ -15,6 +19,7 @@ from astrai_data.ragged import Ragged
 
 MOST_TOKENS_A_PART = 2**24
 MOST_TOKENS_A_TASK = 2**25
+FEW_TOKENS = 2**20
 SPLITS = ("train", "validation")
 
 Key = tuple[str, str | None]
@@ -34,11 +39,16 @@ class WindowColumns:
 
 @dataclass
 class Window:
-    """Documents of one (split, domain) that wait to be packed, as narrow columns: 33 bytes a short one, and tokens."""
+    """Documents of one (split, domain) that wait to be packed, as narrow columns: 33 bytes a short one, and tokens.
+
+    most: tokens after which it will be closed; only one that has few has not yet room for them all.
+    """
 
     split: str
     domain: str | None
+    most: int
     num_tokens: int = 0
+    _tokens: np.ndarray | None = None
     _columns: defaultdict[str, list[np.ndarray]] = field(default_factory=lambda: defaultdict(list))
 
     def append(self, documents: DocumentBatch, rows: np.ndarray | slice, first: int) -> None:
@@ -49,7 +59,6 @@ class Window:
             ragged = [column.take(rows) for column in ragged]
         tokens, run_lengths, run_rules = ragged
         added = {
-            "tokens": tokens.flat.copy(),  # kept in Arrow's pool, they would tear it up between what lives shortly
             "length": tokens.lengths.astype(np.int32),
             "run_lengths": run_lengths.flat,
             "run_rules": run_rules.flat,
@@ -60,14 +69,26 @@ class Window:
         }
         for name, values in added.items():
             self._columns[name].append(values)
-        self.num_tokens += len(tokens.flat)
+        self._lay(tokens.flat)
+
+    def _lay(self, tokens: np.ndarray) -> None:
+        end = self.num_tokens + len(tokens)
+        if self._tokens is None:
+            self._tokens = np.empty(0, tokens.dtype)
+        if end > len(self._tokens):
+            room = np.empty(2 * end if end < FEW_TOKENS else max(end, self.most), tokens.dtype)
+            room[: self.num_tokens] = self._tokens[: self.num_tokens]
+            self._tokens = room
+        self._tokens[self.num_tokens : end] = tokens
+        self.num_tokens = end
 
     def release(self) -> WindowColumns:
         """All documents joined; the window is empty then, and a column is let go of as soon as it is joined."""
+        tokens, self._tokens = self._tokens[: self.num_tokens], None
         joined = {name: np.concatenate(self._columns.pop(name)) for name in list(self._columns)}
         run_lengths = Ragged.from_lengths(joined["run_lengths"], joined["num_runs"])
         return WindowColumns(
-            tokens=Ragged.from_lengths(joined["tokens"], joined["length"]),
+            tokens=Ragged.from_lengths(tokens, joined["length"]),
             run_lengths=run_lengths,
             run_rules=Ragged(joined["run_rules"], run_lengths.offsets),
             token_start=joined["token_start"],
@@ -106,7 +127,7 @@ class Windows:
             rows = begin + np.flatnonzero(number[begin:end] == index)
             if len(rows):
                 whole = len(rows) == len(documents)
-                window = self._open.setdefault(key, Window(*key))
+                window = self._open.setdefault(key, Window(*key, self._most))
                 window.append(documents, slice(None) if whole else rows, self._num_documents)
 
     def _first_close(self, lengths: np.ndarray, keys: list[Key], number: np.ndarray, begin: int) -> int:
