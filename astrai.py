@@ -1,15 +1,25 @@
 """The `astrai` command: the front door.
 
 Mounts each package's commands lazily, so that `astrai --help` imports none of them, and turns errors into exit codes:
-0 done, 1 failed, 2 wrong usage, 130 interrupted. The only file that knows all packages.
+0 done, 1 failed, 2 wrong usage, 130 interrupted, 141 nobody reads on (128 + SIGPIPE). The only file that knows all
+packages.
 """
 
-import importlib
 import sys
-from typing import Annotated
 
-import typer
-from typer.core import TyperGroup
+try:
+    import errno
+    import importlib
+    import os
+    import signal
+    import traceback
+    from types import FrameType
+    from typing import Annotated
+
+    import typer
+    from typer.core import TyperGroup
+except KeyboardInterrupt:
+    sys.exit(130)
 
 OURS = ("astrai", "astrai_data", "astrai_train", "astrai_serve", "astrai_kernels")
 MISSING = """\
@@ -17,6 +27,7 @@ error: this command needs a library that is not installed
   got: no module named {name!r}
   wanted: the extra that brings it: train, serve, or all
   try: in the project's folder, pip install '.[all]'; `astrai doctor` says what is missing"""
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 OLD_NAMES = {"tokenizer-path": "tokenizer"}
 SETTINGS = {
     "help_option_names": ["-h", "--help"],
@@ -95,20 +106,60 @@ def build_app() -> typer.Typer:
 
 def main() -> None:
     """Run the command line and exit."""
+    _stand_in()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupt)
     try:
-        typer.main.get_command(build_app())(prog_name="astrai")
+        _run()
     except KeyboardInterrupt:  # while a command was still being imported
         sys.exit(130)
+    except BrokenPipeError:  # whoever reads has had enough
+        sys.stdout = None
+        sys.exit(141)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] in OURS:
             raise
         print(MISSING.format(name=error.name), file=sys.stderr)
         sys.exit(1)
     except Exception as error:
-        if not _is_for_the_user(error):
+        told = _told(error)
+        if told is None:
             raise
-        print(f"error: {_visible(str(error))}", file=sys.stderr)
+        print(f"error: {_visible(str(told))}", file=sys.stderr)
         sys.exit(1)
+
+
+def _stand_in() -> None:
+    """Give a process that was started with an output closed another, which nobody reads."""
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> None:
+    """Ctrl-C; inside an import at its end: compiled modules that are being loaded lose the exception, or crash."""
+    frames = [at for at, _ in traceback.walk_stack(frame)]
+    imports = [at for at in frames if at.f_code.co_filename == "<frozen importlib._bootstrap>"]
+    if not imports:
+        raise KeyboardInterrupt
+
+    def stop(at: FrameType, event: str, _: object) -> None:
+        if event == "return" and at is imports[-1]:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    sys.setprofile(stop)
+
+
+def _run() -> None:
+    """Run the command; ends with SystemExit, or with what went wrong."""
+    try:
+        typer.main.get_command(build_app())(prog_name="astrai")
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # typer makes it exit code 1
+            raise end.__context__ from None
+        if sys.stdout is not None:
+            sys.stdout.flush()  # at the end of Python a full disk would be a traceback
+        raise
 
 
 def _visible(text: str) -> str:
@@ -116,12 +167,19 @@ def _visible(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
-def _is_for_the_user(error: Exception) -> bool:
-    """Whether the error explains itself; anything else is a defect of ours and keeps its traceback."""
+def _told(error: Exception) -> Exception | None:
+    """The error as the user reads it; None: it does not explain itself, is a defect of ours and keeps its traceback."""
     from astrai_data.errors import AstraiError
 
     kernels = sys.modules.get("astrai_kernels.errors")  # stands beside astrai_data and cannot know its errors
-    return isinstance(error, (AstraiError, kernels.KernelError) if kernels else AstraiError)
+    if isinstance(error, (AstraiError, kernels.KernelError) if kernels else AstraiError):
+        return error
+    if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:
+        from astrai_data.store import refused
+
+        sys.stdout = None  # what it still holds would fail once more at the end
+        return refused("the answer cannot be written", error, "standard output")
+    return None
 
 
 if __name__ == "__main__":

@@ -33,21 +33,29 @@ def serve(
     max_queue: Annotated[int, typer.Option(min=0, help="Answers that may wait for their turn.")] = 256,
     cache_tokens: Annotated[int | None, typer.Option(min=1, help="Tokens that the cache holds.")] = None,
     page_size: Annotated[int, typer.Option(min=1, max=4096, help="Tokens a page of the cache.")] = 16,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ORIGIN", help="Web pages from there may ask; * lets in all; may be repeated."),
+    ] = None,
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """Answer over HTTP, as OpenAI's API does: /v1/chat/completions, /v1/completions, /v1/models, and /health."""
+    """Answer over HTTP, as OpenAI's API does: /v1/chat/completions, /v1/completions, /v1/models, and /health.
+
+    Each request is told on standard error: its status, tokens and seconds, none of its text.
+    """
     from astrai_serve.engine import EngineOptions, load_engine
     from astrai_train.checkpoint.read import find_model_directory
 
     _set_up_log(verbose, quiet)
     server = _import_server()
+    server_options = server.ServerOptions(tuple(allow_origin or ()), quiet, verbose)
     directory = find_model_directory(model)
     options = EngineOptions(device, dtype, max_seq_len, max_batch_size, page_size, cache_tokens, max_queue)
     with server.bind(host, port) as sock:  # before the model is loaded: a port in use is told at once
         engine = load_engine(directory, options)
         service = _service(engine, directory, name or _name_of(Path(model)))
-        server.run_server(service, sock, lambda url: _announce(url, service.name, quiet), access_log=verbose)
+        server.run_server(service, sock, lambda url: _announce(url, service.name, quiet), server_options)
 
 
 def generate(

@@ -43,6 +43,30 @@ class UnknownModelError(RequestError):
     status, code = 404, "model_not_found"
 
 
+class UnknownRouteError(RequestError):
+    """A request for a path that is not served."""
+
+    status, code = 404, "unknown_url"
+
+
+class WrongMethodError(RequestError):
+    """A request with a method that its path does not take."""
+
+    status, code = 405, "method_not_supported"
+
+
+class OriginError(RequestError):
+    """A web page asks whether it may ask, and may not."""
+
+    status, code = 403, "origin_not_allowed"
+
+
+class BodyTooLargeError(RequestError):
+    """A body with more bytes than are read."""
+
+    status, code = 413, "body_too_large"
+
+
 class QueueFullError(RequestError):
     """More requests are waiting than the queue takes."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from astrai_train.config import REQUIRED, UNSAVED, TrainConfig, check_settings, read_settings
+from astrai_train.config import BATCH_SIZES, REQUIRED, UNSAVED, TrainConfig, check_settings, read_settings
 from astrai_train.errors import TrainConfigError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def command(
 ) -> None:
     """Train a model on a token store.
 
-    Ctrl-C stops after the running step with a checkpoint; `--resume` goes on from it and ends with the same weights.
+    Ctrl-C stops with a checkpoint of the last whole step; `--resume` goes on from it and ends with the same weights.
     """
     _set_up_logging(verbose, quiet)
     settings = _settings(config, resume, {key: value for key, value in options.items() if value is not None})
@@ -61,7 +61,7 @@ def _settings(file: Path | None, resume: bool, options: dict[str, Any]) -> Train
     _check_options(options)
     given = (read_settings(file) if file else {}) | options
     if resume and "output_dir" in given:
-        given = _saved_settings(Path(given["output_dir"])) | given
+        given = _saved_settings(Path(given["output_dir"]), given) | given
     if missing := [key for key in REQUIRED if key not in given]:
         names = ", ".join(f"--{key.replace('_', '-')}" for key in missing)
         where = (
@@ -78,10 +78,12 @@ def _check_options(options: dict[str, Any]) -> None:
         raise typer.BadParameter(str(error)) from None
 
 
-def _saved_settings(output: Path) -> dict[str, Any]:
+def _saved_settings(output: Path, given: dict[str, Any]) -> dict[str, Any]:
+    """The checkpoint's; a size of a batch that is given takes the place of whichever it has."""
     from astrai_train.checkpoint.resume import saved_settings
 
-    return {key: value for key, value in saved_settings(output).items() if key not in UNSAVED}
+    left_out = {*UNSAVED, *(BATCH_SIZES if given.keys() & {*BATCH_SIZES} else ())}
+    return {key: value for key, value in saved_settings(output).items() if key not in left_out}
 
 
 def _set_up_logging(verbose: bool, quiet: bool) -> None:

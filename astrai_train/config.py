@@ -21,8 +21,10 @@ REQUIRED = ("data", "model", "output_dir")
 PATHS = ("data", "output_dir")
 PRESET_NAMES = ("nano", "tiny", "small")
 """`astrai_train.models.PRESETS`, which needs torch; a test keeps them equal."""
-UNSAVED = ("max_seconds",)
+UNSAVED = ("max_seconds", "threads")
 """Keys of one process and not of the run: a run that goes on does not take them from its checkpoint."""
+BATCH_SIZES = ("batch_tokens", "rows_per_batch")
+"""Of these one at most is given."""
 
 _NO_OBJECT = "a training configuration is a JSON object"
 _OBJECT = 'put the keys into {...}, as in {"data": "my-store", "model": "nano", "output_dir": "my-model"}'
@@ -54,7 +56,7 @@ class TrainConfig(ConfigPart):
     max_steps: Count | None = None
     """Optimizer steps at most, those before a resume included."""
     max_seconds: Annotated[float, Field(gt=0)] | None = None
-    """Stop with a checkpoint after so many seconds of this process; the schedule does not know of it."""
+    """Stop with a checkpoint after so many seconds, when the step is done; the schedule does not know of it."""
     batch_tokens: Count | None = None
     """Tokens of a micro-batch at most; by default 8,192, or one row if that is longer."""
     rows_per_batch: Count | None = None
@@ -62,7 +64,7 @@ class TrainConfig(ConfigPart):
     window: Count | None = None
     """Read the store in windows of so many tokens, for stores whose rows are not packed."""
     accumulate: Count = 1
-    """Micro-batches of an optimizer step."""
+    """Micro-batches of an optimizer step; at most those of an epoch."""
     lr: Annotated[float, Field(gt=0)] | None = None
     """Learning rate at its height; by default 1e-3 for fresh weights, 2e-5 for a model that exists."""
     warmup: Annotated[float, Field(ge=0)] = 0.05
@@ -83,6 +85,8 @@ class TrainConfig(ConfigPart):
     """auto, cpu, cuda, cuda:N or mps."""
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """What is computed in; the weights are float32 always."""
+    threads: Annotated[int, Field(gt=0, le=1024)] | None = None
+    """Threads that compute on the CPU; by default as many as torch takes."""
     checkpoint_every: NotNegative = 500
     """Steps between checkpoints; 0: only at the end."""
     keep: Count = 3

@@ -1,6 +1,7 @@
 """Where and in what training computes: decided once, with the reason in words."""
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
@@ -41,6 +42,19 @@ def choose_precision(device: str = "auto", dtype: str = "auto") -> Precision:
     precision = Precision(chosen, kind, reason, why)
     _try_out(precision)
     return precision
+
+
+@contextmanager
+def cpu_threads(count: int | None) -> Iterator[None]:
+    """Let torch compute on the CPU with so many threads inside the block; None: leave it as it is."""
+    before = torch.get_num_threads()
+    if count is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        if count is not None:
+            torch.set_num_threads(before)
 
 
 def _choose_device(name: str) -> tuple[torch.device, str]:

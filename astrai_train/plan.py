@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from astrai_data.inspect.numbers import counted
 from astrai_data.load import PackedLoader, PackedRows
 from astrai_data.store import TokenStore
 from astrai_train.checkpoint.resume import SavedRun
@@ -15,6 +16,7 @@ from astrai_train.errors import TrainError
 from astrai_train.length import RunLength
 from astrai_train.models.kernels import compiled_op
 from astrai_train.optim import CosineSchedule
+from astrai_train.same_run import check_store
 from astrai_train.start_model import StartModel, choose_model, is_fresh
 from astrai_train.strategies import NextToken
 
@@ -82,17 +84,18 @@ class Plan:
         yield "model", self._model_words()
         yield "data", self._data_words()
         yield "strategy", f"{self.strategy}: {MEANINGS[self.strategy]}"
-        yield "device", f"{self.precision.device} ({self.precision.device_reason})"
+        yield "device", self._device_words()
         dtype = str(self.precision.dtype).removeprefix("torch.")
         yield "dtype", f"{dtype} ({self.precision.dtype_reason})"
         yield "steps", self._length_words()
         floor = self.lr * self.config.min_lr_ratio
-        yield "lr", f"{self.lr:g}, warm-up of {self.schedule().warmup_steps} steps, cosine to {floor:g}"
+        yield "lr", f"{self.lr:g}, warm-up of {counted(self.schedule().warmup_steps, 'step')}, cosine to {floor:g}"
         yield "output", self.config.output_dir
 
     def _model_words(self) -> str:
         config = self.model.config
-        sizes = f"{config.num_hidden_layers} layers of {config.hidden_size}, vocabulary {config.vocab_size:,}"
+        layers = counted(config.num_hidden_layers, "layer")
+        sizes = f"{layers} of {config.hidden_size}, vocabulary {config.vocab_size:,}"
         if self.saved:
             return f"{sizes}; goes on from {self.saved.path.name}"
         weights = f"fresh weights, seed {self.config.seed}" if self.model.weights is None else "weights from there"
@@ -100,15 +103,21 @@ class Plan:
 
     def _data_words(self) -> str:
         extra = f"; validation {self.validation.num_tokens:,}" if self.validation else ""
-        counts = f"{self.store.num_tokens:,} tokens in {self.store.num_rows:,} rows, {self.store.num_trained:,} trained"
-        return f"{Path(self.config.data).name}: {counts}{extra}"
+        tokens, rows = counted(self.store.num_tokens, "token"), counted(self.store.num_rows, "row")
+        return f"{Path(self.config.data).name}: {tokens} in {rows}, {self.store.num_trained:,} trained{extra}"
+
+    def _device_words(self) -> str:
+        device = self.precision.device
+        threads = self.config.threads or torch.get_num_threads()
+        return f"{device} ({self.precision.device_reason})" + f", {counted(threads, 'thread')}" * (device.type == "cpu")
 
     def _length_words(self) -> str:
         length, size = self.length, " ".join(f"{name} {number:,}" for name, number in self.batch_size.items())
-        epochs = "" if length.epochs is None else f" in {length.epochs} epoch" + "s" * (length.epochs > 1)
+        epochs = "" if length.epochs is None else f" in {counted(length.epochs, 'epoch')}"
         done = f", {self.saved.step:,} of them done" if self.saved else ""
+        batches = "batch" if length.batches_per_epoch == 1 else "batches"
         window = f", accumulated {length.accumulate}" if length.accumulate > 1 else ""
-        return f"{self.total_steps:,}{epochs}{done}; {length.batches_per_epoch:,} batches an epoch ({size}{window})"
+        return f"{self.total_steps:,}{epochs}{done}; {length.batches_per_epoch:,} {batches} an epoch ({size}{window})"
 
 
 def make_plan(config: TrainConfig, saved: SavedRun | None = None) -> Plan:
@@ -120,10 +129,13 @@ def make_plan(config: TrainConfig, saved: SavedRun | None = None) -> Plan:
         KernelError: ASTRAI_KERNELS asks for what evaluations cannot have.
     """
     store = TokenStore.open(config.data)
+    if saved:
+        check_store(store, config, saved)
     strategy = _choose_strategy(config.strategy, store)
     size = _batch_size(config, store)
     model = choose_model(str(saved.path) if saved else config.model, store, config.window)
     loader = PackedLoader(store, seed=config.seed, window=config.window, **size)
+    _check_accumulate(config.accumulate, loader.batches_per_epoch)
     precision, validation = choose_precision(config.device, config.dtype), _validation_split(config, store)
     if validation:
         _ask_kernels(model, precision)
@@ -174,6 +186,17 @@ def _batch_size(config: TrainConfig, store: TokenStore) -> dict[str, int]:
         return {"rows_per_batch": config.rows_per_batch}
     longest = config.window or PackedRows(store).max_tokens()
     return {"batch_tokens": config.batch_tokens or max(BATCH_TOKENS, longest)}
+
+
+def _check_accumulate(accumulate: int, batches_per_epoch: int) -> None:
+    if accumulate > batches_per_epoch:
+        raise TrainError(
+            "a step would read the data more than once",
+            where="accumulate",
+            got=accumulate,
+            wanted=f"at most {batches_per_epoch}, the micro-batches of an epoch",
+            hint=f"--accumulate {batches_per_epoch} takes all data in a step; smaller micro-batches give more of them",
+        )
 
 
 def _validation_split(config: TrainConfig, store: TokenStore) -> TokenStore | None:

@@ -1,7 +1,7 @@
 """Stopping in good order: signals and the clock.
 
-The first SIGINT or SIGTERM asks for a stop, which the loop honours after its step; the second ends the process at
-once. Afterwards the handlers are those of before.
+The first SIGINT or SIGTERM asks for a stop, which the loop honours before its next micro-batch; the second ends the
+process at once. The clock is looked at after a step. Afterwards the handlers are those of before.
 """
 
 import signal
@@ -10,6 +10,10 @@ import time
 from types import FrameType
 
 INTERRUPTED, OUT_OF_TIME = "interrupted", "max_seconds"
+
+
+class InterruptedStepError(Exception):
+    """A signal came in the middle of a step, which is to be undone; nobody outside the loop sees this."""
 
 
 class Stop:
@@ -41,6 +45,15 @@ class Stop:
         if self._max_seconds is not None and time.monotonic() - self._began >= self._max_seconds:
             return OUT_OF_TIME
         return None
+
+    def check(self) -> None:
+        """Go on, unless a signal asked for a stop.
+
+        Raises:
+            InterruptedStepError: one did.
+        """
+        if self._asked:
+            raise InterruptedStepError
 
     def seconds_left(self) -> float | None:
         """Until the limit, if there is one."""

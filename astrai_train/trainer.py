@@ -2,7 +2,8 @@
 
 A checkpoint is taken between two steps, after the update, and holds all that the next step depends on: weights,
 moments, random numbers, the place in the data, the number of steps (the learning rate is a function of it). So a run
-that was stopped and goes on computes the same bits as one that was not, on one device with the same threads.
+that was stopped and goes on computes the same bits as one that was not, on one device with the same threads. A signal
+is heard before each micro-batch: the step under way is undone as if it had never begun.
 
 The loss is brought to the host once a step, to be looked at before the weights are changed.
 """
@@ -10,7 +11,7 @@ The loss is brought to the host once a step, to be looked at before the weights 
 import math
 import time
 from collections.abc import Iterable
-from itertools import islice
+from itertools import islice, takewhile
 from pathlib import Path
 
 import torch
@@ -27,7 +28,7 @@ from astrai_train.optim import build_adamw, clip_gradient, gradient_norm
 from astrai_train.plan import Plan
 from astrai_train.report import FINISHED, Outcome, StepReport
 from astrai_train.step import accumulate_gradient, mean_loss
-from astrai_train.stop import INTERRUPTED, OUT_OF_TIME, Stop
+from astrai_train.stop import INTERRUPTED, OUT_OF_TIME, InterruptedStepError, Stop
 from astrai_train.strategies import TokenBatch
 
 
@@ -88,8 +89,8 @@ class Trainer:
         try:
             while self.step < self.plan.total_steps and self._stop.reason() is None:
                 last = self.next_step()
-        except LoadError:  # a signal to the whole process group ends the loader's workers as well
-            if self._stop.reason() != INTERRUPTED:
+        except (InterruptedStepError, LoadError):  # a signal to the whole process group ends the loader's workers too
+            if not self._is_interrupted():
                 raise
         return last
 
@@ -116,10 +117,15 @@ class Trainer:
 
     def _one_step(self) -> dict:
         begin_s, place = time.perf_counter(), self.loader.state_dict()
+        random = random_state(self.plan.precision.device)
         window = self.plan.length.window(self.num_batches)
-        batches = self._fetch(window, place)
         lr = self._schedule.at(self.step)
-        loss, norm = self._update(batches, lr, place)
+        try:
+            batches = [self._fetch() for _ in range(window)]
+            loss, norm = self._update(batches, lr, place)
+        except (InterruptedStepError, LoadError):
+            self._undo(place, *random)
+            raise
         seconds = time.perf_counter() - begin_s
         num_tokens = sum(batch.num_tokens for batch in batches)
         self.step += 1
@@ -138,16 +144,19 @@ class Trainer:
             "seconds": round(self.seconds, 3),
         }
 
-    def _fetch(self, window: int, place: dict) -> list[TokenBatch]:
-        try:
-            return [self._loss.prepare(next(self.loader)) for _ in range(window)]
-        except LoadError:
-            self.loader.load_state_dict(place)  # a step that was not made has consumed nothing
-            raise
+    def _fetch(self) -> TokenBatch:
+        self._stop.check()
+        return self._loss.prepare(next(self.loader))
+
+    def _undo(self, place: dict, *random: dict) -> None:
+        """Forget a step that was begun: it has consumed no data, drawn no random numbers and left no gradient."""
+        self.loader.load_state_dict(place)
+        restore_random_state(*random, self.plan.precision.device)
+        self.optimizer.zero_grad(set_to_none=True)
 
     def _update(self, batches: list[TokenBatch], lr: float, place: dict) -> tuple[float, float]:
         """Update the weights, unless there is no label: that would only decay them. (loss, norm of the gradient)."""
-        loss = accumulate_gradient(self.model, self._loss, batches, self.plan.precision)
+        loss = accumulate_gradient(self.model, self._loss, batches, self.plan.precision, self._stop.check)
         if not any(batch.num_labels for batch in batches):
             return 0.0, 0.0
         parameters = list(self.model.parameters())
@@ -173,10 +182,15 @@ class Trainer:
         )
 
     def _validate(self) -> float | None:
+        """The loss over the validation split; None also where a signal came before its end."""
         loader = self.plan.validation_loader()
-        batches = (self._loss.prepare(batch) for batch in islice(loader, loader.batches_per_epoch))
-        limit = self.plan.config.validation_tokens
-        return mean_loss(self.model, self._loss, _up_to(batches, limit), self.plan.precision)
+        wanted = takewhile(lambda _: not self._is_interrupted(), islice(loader, loader.batches_per_epoch))
+        batches, limit = map(self._loss.prepare, wanted), self.plan.config.validation_tokens
+        loss = mean_loss(self.model, self._loss, batches, self.plan.precision, limit)
+        return None if self._is_interrupted() else loss
+
+    def _is_interrupted(self) -> bool:
+        return self._stop.reason() == INTERRUPTED
 
     def save(self) -> None:
         """Write a checkpoint, unless there is one of this very step."""
@@ -227,13 +241,3 @@ class Trainer:
 
 def _is_due(step: int, every: int) -> bool:
     return every > 0 and step % every == 0
-
-
-def _up_to(batches: Iterable[TokenBatch], max_tokens: int) -> Iterable[TokenBatch]:
-    """The first batches, until they have so many tokens together; 0: all."""
-    tokens = 0
-    for batch in batches:
-        yield batch
-        tokens += batch.num_tokens
-        if 0 < max_tokens <= tokens:
-            return

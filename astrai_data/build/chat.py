@@ -6,7 +6,6 @@ Rendering is one Python call a conversation and dominates; all conversations of 
 from dataclasses import dataclass, field
 
 import numpy as np
-import orjson
 import pyarrow as pa
 
 from astrai_data.build.rules import role_rule, trained_roles, trains_role
@@ -14,6 +13,7 @@ from astrai_data.build.strips import Strip, of_one_rule
 from astrai_data.config import PipelineConfig, Section
 from astrai_data.mask_rule import MaskRule
 from astrai_data.ragged import Ragged
+from astrai_data.records.large_integers import loads
 from astrai_data.tokenizer import ChatRefusal, EncodedChat, Tokenizer
 
 
@@ -70,7 +70,7 @@ def build_chats(
     rule_numbers: dict[MaskRule, int],
 ) -> SectionChats:
     """Render and tokenize the conversations of `column` (JSON bytes, null where absent)."""
-    values = [None if raw is None else orjson.loads(raw) for raw in column.to_pylist()]
+    values = [None if raw is None else loads(raw) for raw in column.to_pylist()]
     skipped = {row: "empty_conversation" for row, value in enumerate(values) if value == []}
     asked = [row for row, value in enumerate(values) if value is not None and row not in skipped]
     answers = dict(zip(asked, _encode(config, tokenizer, section, [values[row] for row in asked]), strict=True))

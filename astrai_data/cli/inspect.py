@@ -25,7 +25,8 @@ def command(
         ),
     ] = None,
     show: Annotated[
-        int | None, typer.Option("--show", metavar="N", min=1, help="Show N rows, decoded, with their masks.")
+        int | None,
+        typer.Option("--show", metavar="N", min=1, help="Show N rows, decoded and shortened, with masks."),
     ] = None,
     row: Annotated[
         int | None, typer.Option("--row", metavar="ID", min=0, help="Show the row with this row_id, as in SQL.")

@@ -26,7 +26,8 @@ def command(
         typer.Option("--config", "-c", metavar="PIPELINE", help="Pipeline: a JSON file, or a ready-made one by name."),
     ] = ...,
     tokenizer: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Folder with tokenizer.json; wins over the pipeline's.")
+        str | None,
+        typer.Option(metavar="DIR", help="Folder with tokenizer.json, or a training run's; wins over the pipeline's."),
     ] = None,
     workers: Annotated[int | None, typer.Option(min=1, metavar="N", help="Processes; by default one a core.")] = None,
     executor: Annotated[str, typer.Option(metavar="NAME", help="Where tasks run: local.")] = "local",

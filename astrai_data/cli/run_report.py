@@ -49,10 +49,12 @@ def _bar() -> Iterator[Callable[["Progress"], None]]:
 
 
 def _print_progress(progress: "Progress") -> None:
+    from astrai_data.inspect.numbers import counted, size
+
     reused = f", {progress.reused_tasks} of them from before" if progress.reused_tasks else ""
     print(
-        f"{progress.done_tasks} of {_count(progress.num_tasks, 'task')}, {_size(progress.done_bytes)} of "
-        f"{_size(progress.num_bytes)}{reused}",
+        f"{progress.done_tasks} of {counted(progress.num_tasks, 'task')}, {size(progress.done_bytes)} of "
+        f"{size(progress.num_bytes)}{reused}",
         file=sys.stderr,
         flush=True,
     )
@@ -60,21 +62,25 @@ def _print_progress(progress: "Progress") -> None:
 
 def print_plan(plan: "RunPlan") -> None:
     """What a run would do: a line a task on standard output, the sum on standard error."""
+    from astrai_data.inspect.numbers import counted, size
+
     for task in plan.tasks:
         names = [file.name for file, _ in task.ranges]
         span = task.ranges[0][1]
-        more = f" and {_count(len(names) - 1, 'more file')}" if len(names) > 1 else f" [{span.begin}, {span.end})"
-        print(f"{task.key}  {_size(task.num_bytes):>10}  {names[0]}{more}")
-    counts = f"{_count(len(plan.tasks), 'task')}, {_count(len(plan.files), 'file')}, {_size(plan.num_bytes)}"
+        more = f" and {counted(len(names) - 1, 'more file')}" if len(names) > 1 else f" [{span.begin}, {span.end})"
+        print(f"{task.key}  {size(task.num_bytes):>10}  {names[0]}{more}")
+    counts = f"{counted(len(plan.tasks), 'task')}, {counted(len(plan.files), 'file')}, {size(plan.num_bytes)}"
     print(f"{counts}; nothing was written", file=sys.stderr)
 
 
 def print_outcome(root: Path, manifest: "Manifest") -> None:
     """What became of the records, what the store holds, and how to look at it."""
+    from astrai_data.inspect.numbers import counted
+
     totals = {name.removeprefix("num_"): count for name, count in manifest.totals.items()}
     lines = [
-        f"{root}: {_count(totals['documents'], 'document')}, {_count(totals['tokens'], 'token')} "
-        f"({totals['trained']:,} trained) in {_count(totals['rows'], 'row')}, {_count(totals['shards'], 'shard')}",
+        f"{root}: {counted(totals['documents'], 'document')}, {counted(totals['tokens'], 'token')} "
+        f"({totals['trained']:,} trained) in {counted(totals['rows'], 'row')}, {counted(totals['shards'], 'shard')}",
         *_record_lines(root, manifest),
         f"look at it:  astrai inspect {root}",
         f"prove it:    astrai inspect {root} --verify",
@@ -103,16 +109,3 @@ def _reasons(ledger: "Ledger", what: str) -> str:
         if (balance, word) == ("records", what):
             counts[reason] += count
     return ", ".join(f"{count:,} {reason}" for reason, count in counts.most_common())
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
-def _size(num_bytes: int) -> str:
-    size = float(num_bytes)
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"

@@ -76,7 +76,10 @@ def _save(tokenizer, output: Path) -> None:
 
 
 def show(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A folder with tokenizer.json.", show_default=False)],
+    directory: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="A folder with tokenizer.json, or of a training run.", show_default=False),
+    ],
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to tokenize.", show_default=False)],
 ) -> None:
     """Print the tokens of a text, one a line: id and piece."""

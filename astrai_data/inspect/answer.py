@@ -16,7 +16,7 @@ import orjson
 from rich.console import Console
 
 from astrai_data.errors import StoreError
-from astrai_data.inspect.numbers import counted
+from astrai_data.inspect.numbers import counted, size
 from astrai_data.inspect.printable import printable, printable_cell
 from astrai_data.store import TokenStore, read_manifest
 from astrai_data.store.files import refused, replacing
@@ -52,8 +52,7 @@ def paper(path: str | None) -> Iterator[Paper]:
     """
     if path is None:
         sys.stdout.reconfigure(errors="backslashreplace")
-        with _telling_no_room("standard output"):
-            yield Paper(sys.stdout.buffer, _console(sys.stdout))
+        yield Paper(sys.stdout.buffer, _console(sys.stdout))
         return
     if not Path(path).parent.is_dir():
         raise StoreError(
@@ -75,18 +74,12 @@ def _target(path: Path) -> Iterator[Path]:
         with replacing(path) as temporary:
             yield temporary
         return
-    with _telling_no_room(path):
-        yield path
-
-
-@contextmanager
-def _telling_no_room(where: object) -> Iterator[None]:
     try:
-        yield
+        yield path
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        raise refused("the answer cannot be written", error, where) from error
+        raise refused("the answer cannot be written", error, path) from error
 
 
 def overview(url: str, output_format: str, paper: Paper) -> None:
@@ -126,9 +119,10 @@ def show(
 ) -> None:
     """Some rows (`num_rows`, of one `split` or all), or the row `row_id`, decoded, with their masks.
 
-    On a page long texts are shortened, unless it is to be `full`.
+    On a page long rows are shortened, unless it is to be `full`.
     """
-    from astrai_data.inspect.paint import MAX_RUN_CHARS, print_rows
+    from astrai_data.inspect.excerpt import MAX_ROW_LINES
+    from astrai_data.inspect.paint import print_rows
     from astrai_data.inspect.sample import one_row, sample
 
     store = TokenStore.open(url, split=None)
@@ -136,9 +130,9 @@ def show(
     if output_format == "json":
         paper.write_json([row.to_dict() for row in rows])
     else:
-        most = None if full else MAX_RUN_CHARS
-        if print_rows(rows, paper.console, store.manifest.packing["max_packed_len"], most):
-            paper.note("long texts are shortened; --full shows all of them")
+        max_lines = None if full else MAX_ROW_LINES
+        if print_rows(rows, paper.console, store.manifest.packing["max_packed_len"], max_lines):
+            paper.note(f"the text of a row is shortened to about {MAX_ROW_LINES} lines; --full shows all of it")
 
 
 def verify(url: str, output_format: str, paper: Paper) -> bool:
@@ -154,7 +148,7 @@ def verify(url: str, output_format: str, paper: Paper) -> bool:
         num_files, num_bytes = _size(root)
         totals = read_manifest(root)[0].totals
         paper.console.out(
-            f"ok: {counted(num_files, 'file')}, {num_bytes / 2**20:,.1f} MiB, "
+            f"ok: {counted(num_files, 'file')}, {size(num_bytes)}, "
             f"{counted(totals['num_rows'], 'row')}, {counted(totals['num_tokens'], 'token')}",
             highlight=False,
         )

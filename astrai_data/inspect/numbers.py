@@ -1,9 +1,19 @@
-"""Counts, shares and places as a reader writes them."""
+"""Counts, sizes, shares and places as a reader writes them."""
 
 
 def counted(count: int, noun: str) -> str:
     """`1 shard`, `2 shards`, `0 shards`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def size(num_bytes: int) -> str:
+    """`999 B`, `23.4 kB`, `156.6 MB`, `2.0 GB`: powers of 1,000."""
+    amount = float(num_bytes)
+    for unit in ("B", "kB", "MB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:,.1f} GB"
 
 
 def share(part: int, whole: int, decimals: int = 1) -> str:

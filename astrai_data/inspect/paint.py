@@ -12,6 +12,7 @@ token's name is painted as the text it is.
 from rich.console import Console
 from rich.text import Text
 
+from astrai_data.inspect.excerpt import MAX_ROW_LINES, Excerpt, excerpts
 from astrai_data.inspect.numbers import counted, place
 from astrai_data.inspect.printable import printable, printable_cell, shorten_middle
 from astrai_data.inspect.runs import MaskRun
@@ -19,7 +20,8 @@ from astrai_data.inspect.sample import SampleRow, Segment
 
 TRAINED, MASKED, BORDER, SPECIAL = "green", "dim", "cyan", "reverse"
 BRACKETS, SPECIAL_BRACKETS = ("⟦", "⟧"), ("⟨", "⟩")
-MAX_RUN_CHARS = 1200
+PAGE_WIDTH = 80
+"""Columns of a line where there is no terminal that has some."""
 _ESCAPED_BRACKETS = {ord(bracket): f"\\u{ord(bracket):04x}" for bracket in (*BRACKETS, *SPECIAL_BRACKETS)}
 
 
@@ -38,11 +40,11 @@ def legend(console: Console, *, borders: bool) -> Text:
     return Text("".join([*shown, *(text for text, _ in border)]))
 
 
-def paint_runs(runs: list[MaskRun], colour: bool, most: int | None = MAX_RUN_CHARS) -> Text:
-    """The text of `runs`, each at most about `most` characters long; None: all of it."""
+def paint_runs(runs: list[MaskRun], colour: bool) -> Text:
+    """The text of `runs`."""
     painted = Text()
     for run in runs:
-        pieces = _pieces(run) if most is None else shorten_pieces(_pieces(run), most)
+        pieces = _pieces(run)
         if colour:
             style = TRAINED if run.trained else MASKED
             for text, special in pieces:
@@ -101,19 +103,41 @@ def _up_to(pieces: list[tuple[str, bool]], most: int) -> list[tuple[str, bool]]:
 
 
 def print_rows(
-    rows: list[SampleRow], console: Console, max_packed_len: int | None, most: int | None = MAX_RUN_CHARS
+    rows: list[SampleRow], console: Console, max_packed_len: int | None, max_lines: int | None = MAX_ROW_LINES
 ) -> bool:
-    """Print sampled rows, one after the other, `most` characters of a run (None: all); whether any was shortened."""
-    colour = in_colour(console)
+    """Print sampled rows, one after the other, about `max_lines` of each (None: all); whether any was shortened."""
     console.print(legend(console, borders=True))
-    for row in rows:
-        console.print()
-        console.print(Text(_row_title(row, max_packed_len), style="bold" if colour else ""), soft_wrap=True)
-        for segment in row.segments:
-            console.print(Text(_segment_title(segment), style=BORDER if colour else ""), soft_wrap=True)
-            console.print(paint_runs(segment.runs, colour, most), soft_wrap=True)
-    runs = (run for row in rows for segment in row.segments for run in segment.runs)
-    return most is not None and any(shorten_middle(run.text, most) != run.text for run in runs)
+    shortened = [_print_row(row, console, max_packed_len, max_lines) for row in rows]
+    return any(shortened)
+
+
+def _print_row(row: SampleRow, console: Console, max_packed_len: int | None, max_lines: int | None) -> bool:
+    colour = in_colour(console)
+    border = BORDER if colour else ""
+    console.print()
+    console.print(Text(_row_title(row, max_packed_len), style="bold" if colour else ""), soft_wrap=True)
+    documents = [segment.runs for segment in row.segments]
+    width = console.width if console.is_terminal else PAGE_WIDTH
+    shown = documents if max_lines is None else excerpts(documents, max_lines, width)
+    for segment, excerpt in zip(row.segments, shown, strict=False):
+        console.print(Text(_segment_title(segment), style=border), soft_wrap=True)
+        console.print(_paint_excerpt(excerpt, colour), soft_wrap=True)
+    if rest := row.segments[len(shown) :]:
+        tokens = counted(sum(segment.num_tokens for segment in rest), "token")
+        console.print(Text(f"… {counted(len(rest), 'more document')} with {tokens} left out …", style=border))
+    return bool(rest) or any(isinstance(part, str) for excerpt in shown for part in excerpt)
+
+
+def _paint_excerpt(excerpt: Excerpt, colour: bool) -> Text:
+    """Runs one behind the other, notes on lines of their own."""
+    painted = Text()
+    for part in excerpt:
+        if isinstance(part, str):
+            painted.append("" if painted.plain.endswith("\n") else "\n")
+            painted.append(f"{part}\n", BORDER if colour else "")
+        else:
+            painted.append_text(paint_runs([part], colour))
+    return painted
 
 
 def _row_title(row: SampleRow, max_packed_len: int | None) -> str:

@@ -23,7 +23,7 @@ def print_record(record: MaskedRecord, name: str, console: Console) -> None:
         return
     console.print(legend(console, borders=False))
     console.print()
-    console.print(paint_runs(record.runs, colour, most=None), soft_wrap=True)
+    console.print(paint_runs(record.runs, colour), soft_wrap=True)
     console.print()
     console.print(_runs_table(record.runs, colour))
 

@@ -20,7 +20,7 @@ from astrai_data.inspect.runs import MaskRun, mask_runs
 from astrai_data.ledger import Ledger
 from astrai_data.pack import CUT_AFTER, CUT_BEFORE, Segments
 from astrai_data.ragged import Ragged
-from astrai_data.records import InputFile, RecordChunk, expand_inputs, read_records
+from astrai_data.records import InputFile, RangeReader, RecordChunk, expand_inputs
 from astrai_data.tokenizer import Tokenizer
 
 
@@ -95,7 +95,7 @@ def _missing(builder: Builder, file: InputFile) -> str:
 
 def _first_chunk(file: InputFile, builder: Builder, config: PipelineConfig) -> RecordChunk:
     limit = config.data.max_record_bytes
-    for chunk in read_records(file, 0, file.size, builder.fields, max_record_bytes=limit):
+    for chunk in RangeReader(file, 0, file.size, builder.fields, max_record_bytes=limit):
         if chunk.num_read:
             return chunk
     raise InputError(

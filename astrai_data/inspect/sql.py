@@ -7,7 +7,7 @@ files, no extensions, no settings, no Python variables, and only statements that
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,16 +55,20 @@ class Session:
         import duckdb  # 0.15 s, and only queries need it
 
         self._duckdb, self._allow_files = duckdb, allow_files
-        self._lock, self._worker = threading.Lock(), ThreadPoolExecutor(1)
+        self._lock = threading.Lock()
         self._failure: Exception | None = None
         self._reader: pa.RecordBatchReader | None = None
         self._connection = duckdb.connect(":memory:", config=_settings(allow_files))
+        self.views = self._interruptible(lambda: self._set_up(store))
+
+    def _set_up(self, store: TokenStore) -> dict[str, list[str]]:
+        """Make the views and functions known, then lock the settings; the views' columns."""
         self._connection.execute("SET enable_progress_bar = false")
-        columns = StoreColumns(store)
-        self.views = register_views(self._connection, columns, self.register, self.noted_failure)
+        views = register_views(self._connection, StoreColumns(store), self.register, self.noted_failure)
         register_functions(store, self._connection, self.register)
-        if not allow_files:
+        if not self._allow_files:
             self._connection.execute("SET lock_configuration = true")
+        return views
 
     def __enter__(self) -> "Session":
         return self
@@ -76,7 +80,6 @@ class Session:
         """End the stream and let go of the store's files."""
         self._end_stream()
         self._connection.close()
-        self._worker.shutdown()
 
     def register(self, name: str, function: Callable, parameter: str, returns: str) -> None:
         """Make an Arrow function of one column known to SQL; DuckDB's threads call it one at a time."""
@@ -189,14 +192,23 @@ class Session:
             raise self._failure or as_store_error(error, sql, self.views) from None
 
     def _interruptible(self, step: Callable):
-        """Run `step` beside this thread: DuckDB does not look for Ctrl-C while it works."""
-        running = self._worker.submit(step)
+        """Run `step` beside this thread: in it, DuckDB overlooks Ctrl-C while it works, or tells it as an error."""
+        running: Future = Future()
         try:
+            # Not of a pool: Ctrl-C while a pool starts its thread makes the end of the process wait for it forever.
+            threading.Thread(target=_run, args=(step, running), daemon=True).start()
             return running.result()
         except KeyboardInterrupt:
             self._connection.interrupt()
-            wait([running])
+            wait([running], timeout=10)
             raise
+
+
+def _run(step: Callable, running: Future) -> None:
+    try:
+        running.set_result(step())
+    except BaseException as error:
+        running.set_exception(error)
 
 
 def _refused(what: str, got: str, wanted: str, hint: str) -> StoreError:

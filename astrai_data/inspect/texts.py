@@ -12,7 +12,7 @@ from astrai_data.config import InputSpec
 from astrai_data.errors import InputError
 from astrai_data.inspect.fields import first_records, text_field, told_fields
 from astrai_data.inspect.numbers import counted
-from astrai_data.records import FieldSpec, InputFile, InputRange, cut_inputs, expand_inputs, read_records
+from astrai_data.records import FieldSpec, InputFile, InputRange, RangeReader, cut_inputs, expand_inputs
 
 MAX_RECORD_BYTES = 2**26
 
@@ -49,7 +49,7 @@ class Texts:
 
     def _of_range(self, part: InputRange, kind: str) -> Iterator[str]:
         file, field = self._files[part.file], FieldSpec(self._name, kind)
-        for chunk in read_records(file, part.begin, part.end, [field], max_record_bytes=MAX_RECORD_BYTES):
+        for chunk in RangeReader(file, part.begin, part.end, [field], max_record_bytes=MAX_RECORD_BYTES):
             values = chunk.columns.column(field.column)
             rows = list(map(_texts, values.to_pylist()))
             texts = [text for row in rows for text in row]

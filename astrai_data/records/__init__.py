@@ -2,7 +2,7 @@ from astrai_data.records.chunk import RAW_BYTES, FieldSpec, RecordChunk, Reject
 from astrai_data.records.cuts import InputRange, cut_inputs
 from astrai_data.records.hashing import content_hash
 from astrai_data.records.inputs import InputFile, expand_inputs
-from astrai_data.records.reader import RangeReader, read_records
+from astrai_data.records.reader import RangeReader
 
 __all__ = [
     "RAW_BYTES",
@@ -15,5 +15,4 @@ __all__ = [
     "content_hash",
     "cut_inputs",
     "expand_inputs",
-    "read_records",
 ]

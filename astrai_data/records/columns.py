@@ -12,6 +12,7 @@ import orjson
 import pyarrow as pa
 
 from astrai_data.records.chunk import RAW_BYTES, RecordChunk, Reject, WantedField, make_chunk
+from astrai_data.records.large_integers import loads_to_write, may_be_rounded
 
 _JSON_NAMES = {
     bool: "a boolean",
@@ -34,16 +35,19 @@ def build_chunk(
     raw_of: Callable[[int], bytes],
     wanted: Sequence[WantedField],
     rejects: Sequence[Reject] = (),
+    exact_of: Callable[[int], object] | None = None,
 ) -> RecordChunk:
     """Columns of `wanted` fields from `records`.
 
     Args:
         records: one object a record.
         positions: int64 [n].
-        raw_of: bytes of a record by its index, asked only for rejects.
+        raw_of: bytes of a record by its index, asked only for rejects and large numbers.
         wanted: fields in column order.
         rejects: of the same block, so far.
+        exact_of: a record by its index with exact integers, asked only for large numbers; None: from its bytes.
     """
+    records = _exact(records, exact_of or (lambda index: loads_to_write(raw_of(index))), wanted)
     try:
         arrays = _arrays(records, wanted)
         late: list[Reject] = []
@@ -52,6 +56,13 @@ def build_chunk(
         positions = positions[kept]
         arrays = _arrays([records[i] for i in kept], wanted)
     return make_chunk(positions, arrays, wanted, [*rejects, *late])
+
+
+def _exact(records: list[dict], exact_of: Callable[[int], object], wanted: Sequence[WantedField]) -> list[dict]:
+    """The records with exact integers in the fields that become JSON."""
+    names = [field.own_name for field in wanted if field.spec.kind in ("json", "meta")]
+    doubtful = {i for name in names for i, record in enumerate(records) if may_be_rounded(record.get(name))}
+    return [exact_of(i) if i in doubtful else record for i, record in enumerate(records)] if doubtful else records
 
 
 def _arrays(records: list[dict], wanted: Sequence[WantedField]) -> list[pa.Array]:

@@ -1,7 +1,7 @@
 """JSON Lines: framed lines to records. Every line is a row, a reject, or blank.
 
 `orjson` parses strictly: NaN, lone surrogates, invalid UTF-8 and nesting over 1,024 are errors; of duplicate keys the
-last wins; an integer beyond 64 bits becomes a float.
+last wins; an integer beyond 64 bits becomes a float, and is read once more where it is wanted (`large_integers.py`).
 """
 
 from collections.abc import Iterable, Sequence

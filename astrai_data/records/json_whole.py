@@ -4,7 +4,8 @@ The file is parsed whole and so held whole, unlike JSON Lines, several times its
 damaged as a file, not one bad record: what would have been a million records must not pass as one reject.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from astrai_data.records.chunk import RAW_BYTES, RecordChunk, Reject, WantedFiel
 from astrai_data.records.columns import build_chunk, json_name
 from astrai_data.records.framing import BOM, too_large
 from astrai_data.records.json_lines import explain
+from astrai_data.records.large_integers import loads_to_write
 
 
 class DamagedJsonError(Exception):
@@ -38,15 +40,26 @@ def read_json(
         value = orjson.loads(data)
     except ValueError:
         raise DamagedJsonError(explain(data, 0)) from None
-    records = value if type(value) is list else [value]
+    records = _records(value)
+    exact = cache(lambda: _records(loads_to_write(data)))
     size = max(1, len(records) * chunk_bytes // len(data))
     # No element is larger than the file, so the usual file needs no look at the size of each.
     limit = max_record_bytes if len(data) > max_record_bytes else None
     for begin in range(0, len(records), size):
-        yield _chunk(records[begin : begin + size], begin, wanted, limit)
+        yield _chunk(records[begin : begin + size], begin, wanted, limit, exact)
 
 
-def _chunk(records: list, first: int, wanted: Sequence[WantedField], max_record_bytes: int | None) -> RecordChunk:
+def _records(value: Any) -> list:
+    return value if type(value) is list else [value]
+
+
+def _chunk(
+    records: list,
+    first: int,
+    wanted: Sequence[WantedField],
+    max_record_bytes: int | None,
+    exact: Callable[[], list],
+) -> RecordChunk:
     rejects = {
         index: reject
         for index, record in enumerate(records)
@@ -59,6 +72,7 @@ def _chunk(records: list, first: int, wanted: Sequence[WantedField], max_record_
         lambda index: _as_bytes(records[kept[index]]),
         wanted,
         list(rejects.values()),
+        lambda index: exact()[first + kept[index]],
     )
 
 

@@ -138,19 +138,6 @@ class RangeReader:
             raise damaged(self._file, str(error)) from error
 
 
-def read_records(
-    file: InputFile,
-    begin: int,
-    end: int,
-    fields: Sequence[FieldSpec],
-    *,
-    max_record_bytes: int,
-    allow_damaged: bool = False,
-) -> Iterator[RecordChunk]:
-    """The chunks of one range; a `RangeReader` where its hash is not wanted."""
-    return iter(RangeReader(file, begin, end, fields, max_record_bytes=max_record_bytes, allow_damaged=allow_damaged))
-
-
 def damaged(file: InputFile, message: str) -> InputError:
     """The error for a file of which a part cannot be read."""
     return InputError(

@@ -19,7 +19,7 @@ from astrai_data.run.occupant import check_may_go_on, find_occupant, is_finished
 from astrai_data.run.plan import RunPlan, make_plan, with_inputs
 from astrai_data.run.system_errors import told_plainly
 from astrai_data.store import Manifest, read_tokenizer_files
-from astrai_data.tokenizer import Tokenizer
+from astrai_data.tokenizer import Tokenizer, find_directory
 
 logger = logging.getLogger("astrai")
 
@@ -31,7 +31,7 @@ class Pipeline:
         config: what to do.
         inputs: paths, folders, globs or URLs, after those of the configuration.
         output: folder of the store.
-        tokenizer: folder with `tokenizer.json`; wins over the configuration's.
+        tokenizer: folder with `tokenizer.json`, or of a training run; wins over the configuration's.
     """
 
     def __init__(
@@ -133,8 +133,8 @@ class Pipeline:
 
     def _prepare(self) -> tuple[Tokenizer, dict[str, bytes], RunPlan]:
         self.config.check_runnable()
-        tokenizer = Tokenizer.from_pretrained(self.tokenizer_spec.path)
-        tokenizer_files = read_tokenizer_files(Path(self.tokenizer_spec.path))
+        directory = find_directory(self.tokenizer_spec.path)
+        tokenizer, tokenizer_files = Tokenizer.from_pretrained(directory), read_tokenizer_files(directory)
         for warning in Builder(self.config, tokenizer).warnings:
             logger.warning(warning)
         plan = make_plan(self.config, tokenizer)

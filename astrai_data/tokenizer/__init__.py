@@ -2,6 +2,7 @@ from astrai_data.tokenizer.backends import SPECIAL_TOKENS_CHOICES
 from astrai_data.tokenizer.chat import EncodedChat
 from astrai_data.tokenizer.chat_template import ChatTemplate
 from astrai_data.tokenizer.conversation import ChatRefusal
+from astrai_data.tokenizer.files import find_directory
 from astrai_data.tokenizer.template_set import TokenizerStateError
 from astrai_data.tokenizer.tokenizer import Tokenizer
 from astrai_data.tokenizer.training import train_tokenizer
@@ -16,5 +17,6 @@ __all__ = [
     "TokenizerStateError",
     "check_backend",
     "choose_backend",
+    "find_directory",
     "train_tokenizer",
 ]

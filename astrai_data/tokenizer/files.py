@@ -7,6 +7,8 @@ Everything else in it is carried along untouched.
 """
 
 import json
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,6 +21,7 @@ CONFIG_FILE = "tokenizer_config.json"
 TOKEN_MAP_FILE = "special_tokens_map.json"
 TEMPLATE_FILE = "chat_template.jinja"
 DEFAULT_TEMPLATE = "default"
+_CHECKPOINT = re.compile(r"epoch_(0|[1-9]\d*)_step_(0|[1-9]\d*)", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -42,21 +45,31 @@ class TokenizerFiles:
         return replace(self, special_tokens={**special_tokens, **self.special_tokens})
 
 
-def read_files(directory: Path) -> TokenizerFiles:
-    """Read a tokenizer directory.
+def find_directory(path: str | Path) -> Path:
+    """The tokenizer directory that a path means: itself, or the newest checkpoint in a training run's folder."""
+    path = Path(path)
+    if os.path.lexists(path / TOKENIZER_FILE):
+        return path
+    folders = [file.parent for file in path.glob(f"epoch_*_step_*/{TOKENIZER_FILE}")]
+    checkpoints = [(int(name[2]), int(name[1]), at) for at in folders if (name := _CHECKPOINT.fullmatch(at.name))]
+    return max(checkpoints)[-1] if checkpoints else path
+
+
+def read_files(path: Path) -> TokenizerFiles:
+    """Read the tokenizer directory that a path means.
 
     Raises:
         TokenizerNotFoundError: there is no `tokenizer.json`.
         TokenizerError: a file is not what it should be.
     """
-    path = directory / TOKENIZER_FILE
-    tokenizer_json = _read_text(path)
+    directory = find_directory(path)
+    tokenizer_json = _read_text(directory / TOKENIZER_FILE)
     if tokenizer_json is None:
         raise TokenizerNotFoundError(
             "no tokenizer found",
-            where=path,
+            where=directory / TOKENIZER_FILE,
             got="no such folder" if not directory.is_dir() else f"a folder without {TOKENIZER_FILE}",
-            wanted=f"a directory that holds {TOKENIZER_FILE}",
+            wanted=f"a directory that holds {TOKENIZER_FILE}, or the folder of a training run",
             hint="make one with `astrai tokenizer train`, or point at a downloaded model directory",
         )
     config = _read_object(directory / CONFIG_FILE)
@@ -69,14 +82,14 @@ def read_files(directory: Path) -> TokenizerFiles:
 
 
 @contextmanager
-def in_folder(directory: str | Path | None) -> Iterator[None]:
-    """What goes wrong with `tokenizer.json` inside the block is told with the folder in front."""
+def in_folder(path: str | Path | None) -> Iterator[None]:
+    """What goes wrong with `tokenizer.json` inside the block is told with its folder in front."""
     try:
         yield
     except TokenizerError as error:
-        if directory is None or TOKENIZER_FILE not in str(error.where):
+        if path is None or TOKENIZER_FILE not in str(error.where):
             raise
-        where = f"{directory}: {error.where}"
+        where = f"{find_directory(path)}: {error.where}"
         raise type(error)(error.what, where=where, got=error.got, wanted=error.wanted, hint=error.hint) from error
 
 

@@ -30,7 +30,7 @@ class Tokenizer:
     a name that is neither mapped nor standard is an `AttributeError`.
 
     Args:
-        path: a tokenizer directory; None makes an empty tokenizer that can only be filled with a template.
+        path: a tokenizer directory, or a training run's; None makes an empty tokenizer that only takes a template.
         special_tokens: attribute name -> token string; the directory's own win.
         chat_template: used where the directory has none.
         backend: `tokenizers` or `fastokens`.
@@ -56,7 +56,7 @@ class Tokenizer:
 
     @classmethod
     def from_pretrained(cls, directory: str | Path, backend: str = "tokenizers") -> "Tokenizer":
-        """Open a tokenizer directory."""
+        """Open a tokenizer directory, or that of the newest checkpoint in a training run's folder."""
         return cls(directory, backend=backend)
 
     @classmethod

@@ -9,9 +9,13 @@ from typing import TypeVar
 from fastapi import Request
 
 from astrai_serve.engine import Engine, Job, SamplingParams, Sequence, Update
-from astrai_serve.errors import GenerationError, RequestError
+from astrai_serve.errors import EngineStoppedError, GenerationError, RequestError
 
 T = TypeVar("T")
+CLIENT_GONE = 499
+"""nginx's status for a client that left before it was answered; nobody reads it but a log."""
+BROKEN = {"error": "error", "abort": "shutdown"}
+"""Finish reasons of an engine that gave up, and what they are to those who ask."""
 
 
 class ClientGoneError(Exception):
@@ -45,6 +49,8 @@ class Answers:
         self._updates: asyncio.Queue[tuple[int, Update]] = asyncio.Queue()
         self.num_prompt_tokens = sum(map(len, prompts))
         self.num_generated = 0
+        self._reasons: set[str] = set()
+        self._num_left = len(prompts) * num_choices
         jobs = [
             Job(prompt, params, partial(self._receive, index * num_choices + choice), choice)
             for index, prompt in enumerate(prompts)
@@ -64,16 +70,18 @@ class Answers:
         """(index, update) as they come, until all have ended.
 
         Raises:
-            GenerationError: one of them failed, or the engine was shut down.
+            GenerationError: one of them failed.
+            EngineStoppedError: the engine was shut down.
         """
-        left = len(self.sequences)
-        while left:
+        while self._num_left:
             index, update = await self._updates.get()
-            if update.finish_reason in ("error", "abort"):
+            if update.finish_reason is not None:
+                self._num_left -= 1
+                self._reasons.add(update.finish_reason)
+            if update.finish_reason in BROKEN:
                 if update.error:
                     raise GenerationError("the generation failed", hint="the server's log tells why; ask again")
-                raise GenerationError("the server is being shut down", hint="ask again when it is back")
-            left -= update.finish_reason is not None
+                raise _going_down()
             self.num_generated += update.num_tokens
             yield index, update
 
@@ -83,6 +91,15 @@ class Answers:
         async for index, update in self.updates():
             found[index] = (found[index][0] + update.text, update.finish_reason or "")
         return found
+
+    @property
+    def finish(self) -> str:
+        """How they ended, for a log: `stop`, `length` or both; `error`, `shutdown`, or `client_left` before the end."""
+        if broken := self._reasons & BROKEN.keys():
+            return BROKEN[broken.pop()]
+        if self._num_left:
+            return "client_left" if self._engine.is_alive else "shutdown"
+        return ",".join(sorted(self._reasons))
 
     @property
     def usage(self) -> dict[str, int]:
@@ -100,11 +117,16 @@ def _submit(engine: Engine, jobs: list[Job], prompt_field: str) -> list[Sequence
         raise
 
 
+def _going_down() -> EngineStoppedError:
+    return EngineStoppedError("the server is being shut down", hint="ask again when it is back")
+
+
 async def unless_gone(request: Request, work: Awaitable[T]) -> T:
     """The result of `work`, which is given up when the client goes.
 
     Raises:
         ClientGoneError: it has gone.
+        EngineStoppedError: the server has, at a second Ctrl-C.
     """
     working, gone = asyncio.ensure_future(work), asyncio.ensure_future(_wait_until_gone(request))
     try:
@@ -112,6 +134,8 @@ async def unless_gone(request: Request, work: Awaitable[T]) -> T:
         if not working.done():
             raise ClientGoneError
         return working.result()
+    except asyncio.CancelledError:
+        raise _going_down() from None
     finally:
         for task in (working, gone):
             task.cancel()

@@ -2,8 +2,9 @@
 
 import asyncio
 from functools import partial
+from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, HTTPException, Request, Response
 
 from astrai_serve.api.answers import Answers, unless_gone
 from astrai_serve.api.body_limit import BodyLimit
@@ -12,11 +13,15 @@ from astrai_serve.api.event_stream import EventStream
 from astrai_serve.api.fields import ChatRequest, CompletionRequest, GenerationFields
 from astrai_serve.api.openai import CHAT, COMPLETION, Form, Writer
 from astrai_serve.api.service import Service
+from astrai_serve.errors import UnknownRouteError
+
+FAILED: dict[int | str, dict[str, Any]] = {"4XX": {"description": "OpenAI's object: error.message, type, param, code"}}
 
 
 def create_app(service: Service) -> FastAPI:
     """The application for one served model; its state is the service."""
-    app = FastAPI(title="AstrAI", docs_url=None, redoc_url=None)  # their pages load scripts from elsewhere
+    # No pages of FastAPI's, which load scripts from elsewhere; and no redirects, at which some clients lose the body.
+    app = FastAPI(title="AstrAI", docs_url=None, redoc_url=None, redirect_slashes=False, responses=FAILED)
     app.add_middleware(BodyLimit)
     add_error_handlers(app)
     _add_status_routes(app, service)
@@ -44,6 +49,7 @@ def create_app(service: Service) -> FastAPI:
 async def _respond(
     service: Service, form: Form, request: Request, body: GenerationFields, answers: Answers
 ) -> Response:
+    request.state.answers = answers  # for the log
     writer = Writer(form, service.name, answers)
     if body.stream:
         return EventStream(writer.pieces(body.stream_options.include_usage), answers)
@@ -54,6 +60,7 @@ async def _respond(
 
 
 def _add_status_routes(app: FastAPI, service: Service) -> None:
+    @app.head("/health", include_in_schema=False)
     @app.get("/health")
     async def health() -> Response:
         """200 while the engine's loop runs, 503 when it has died or is stuck. A long queue is no illness."""
@@ -61,6 +68,7 @@ def _add_status_routes(app: FastAPI, service: Service) -> None:
         state = {"status": "ok" if is_healthy else "failing", "model_loaded": True, "model": service.name}
         return answer(state | _load(service), 200 if is_healthy else 503)
 
+    @app.head("/stats", include_in_schema=False)
     @app.get("/stats")
     async def stats() -> Response:
         scheduler, engine = service.engine.scheduler, service.engine
@@ -75,12 +83,16 @@ def _add_status_routes(app: FastAPI, service: Service) -> None:
 
     card = partial(_card, service)
 
+    @app.head("/v1/models", include_in_schema=False)
     @app.get("/v1/models")
     async def models() -> Response:
         return answer({"object": "list", "data": [card()]})
 
+    @app.head("/v1/models/{name:path}", include_in_schema=False)
     @app.get("/v1/models/{name:path}")
     async def model(name: str) -> Response:
+        if not name:
+            raise HTTPException(UnknownRouteError.status)
         service.check_model(name)
         return answer(card())
 

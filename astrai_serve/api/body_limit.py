@@ -1,10 +1,10 @@
 """Refuses bodies that are too large, before they are read or while they arrive in chunks."""
 
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from astrai_serve.api import refusals
+
 MAX_BODY_BYTES = 16 * 2**20
-TOO_LARGE = 413
 
 
 class BodyLimit:
@@ -34,6 +34,5 @@ class BodyLimit:
         await self.app(scope, counted, send)
 
     def _check(self, num_bytes: int) -> None:
-        # FastAPI hands on this kind of exception from the reading of a body, and turns any other into "400".
         if num_bytes > self.max_bytes:
-            raise HTTPException(TOO_LARGE, f"the body has {num_bytes} bytes; wanted: at most {self.max_bytes}")
+            raise refusals.too_large(num_bytes, self.max_bytes)

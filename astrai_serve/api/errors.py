@@ -7,18 +7,16 @@ import orjson
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.routing import Match
 
-from astrai_data.config.problems import nearest
 from astrai_data.errors import AstraiError
-from astrai_serve.api.answers import ClientGoneError
-from astrai_serve.api.fields import ChatRequest, CompletionRequest
-from astrai_serve.errors import RequestError
+from astrai_serve.api import refusals
+from astrai_serve.api.answers import CLIENT_GONE, ClientGoneError
+from astrai_serve.api.validation import body_error, not_json
+from astrai_serve.errors import RequestError, UnknownRouteError, WrongMethodError
 
-MAX_SHOWN = 80
 RETRY_AFTER_S = 1
-CLIENT_GONE = 499
-"""nginx's number; nobody reads it but a log."""
-BODIES = {"/v1/chat/completions": ChatRequest, "/v1/completions": CompletionRequest}
 
 
 def add_error_handlers(app: FastAPI) -> None:
@@ -60,33 +58,38 @@ def _on_ours(request: Request, error: AstraiError) -> Response:
 
 
 def _on_validation(request: Request, error: RequestValidationError) -> Response:
-    first = error.errors()[0]
-    if isinstance(ours := first.get("ctx", {}).get("error"), AstraiError):
-        return _on_ours(request, ours)
-    param = ".".join(str(part) for part in first["loc"][1:]) or None
-    message = f"{param or 'the body'}: {first['msg']}"
-    if first["type"] == "json_invalid":
-        message = f"the body is not JSON: {first['ctx']['error']} at character {first['loc'][-1]}"
-        param = None
-    elif isinstance(first.get("input"), bytes):
-        got = request.headers.get("content-type", "none")
-        message = f"the body is not taken for JSON; got: content-type {got}; wanted: content-type application/json"
-    elif first["type"] == "extra_forbidden":
-        message = f"unknown field {param!r}"
-        known = BODIES[request.url.path].model_fields if request.url.path in BODIES else {}
-        message += f"; did you mean {near!r}?" if (near := nearest(param, known)) else ""
-    elif first["type"] != "missing":
-        message += f"; got: {repr(first.get('input'))[:MAX_SHOWN]}"
-    return answer(shaped(message, 400, param, "invalid_request"), 400)
+    content_type = request.headers.get("content-type", "none")
+    return _on_ours(request, body_error(error.errors()[0], request.url.path, content_type))
 
 
 def _on_http(request: Request, error: HTTPException) -> Response:
-    cause = error.__cause__  # of FastAPI's "There was an error parsing the body"
-    detail = f"the body cannot be read: {cause}" if isinstance(cause, ValueError | RecursionError) else error.detail
-    message = f"{request.method} {request.url.path}: {detail}"
-    response = answer(shaped(message, error.status_code), error.status_code)
-    response.headers.update(error.headers or {})
+    if isinstance(error.__cause__, ClientDisconnect):
+        return Response(status_code=CLIENT_GONE)
+    ours = _of_http(request, error)
+    response = _on_ours(request, ours)
+    if isinstance(ours, WrongMethodError):
+        response.headers["allow"] = ours.wanted
     return response
+
+
+def _of_http(request: Request, error: HTTPException) -> AstraiError:
+    """FastAPI's errors are those of the router, and "There was an error parsing the body", whose cause tells more."""
+    cause = error.__cause__
+    if isinstance(cause, AstraiError):
+        return cause
+    method, path = request.method, request.url.path
+    if error.status_code == WrongMethodError.status:
+        return refusals.wrong_method(method, path, _allowed(request))
+    if error.status_code == UnknownRouteError.status:
+        paths = [route.path.replace(":path", "") for route in request.app.routes if route.include_in_schema]
+        return refusals.unknown_route(method, path, paths)
+    return not_json(cause if isinstance(cause, ValueError | RecursionError) else error.detail)
+
+
+def _allowed(request: Request) -> str:
+    """The methods of all routes at this path; the router's own header has those of the first."""
+    here = (route.methods for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
+    return ", ".join(sorted(set().union(*here)))
 
 
 def _on_defect(request: Request, error: Exception) -> Response:

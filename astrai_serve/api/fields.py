@@ -1,7 +1,7 @@
 """What a request may hold. Null counts as absent; an unknown field is an error, and so is one we cannot honour yet."""
 
 import json
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -24,6 +24,7 @@ class StreamOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
     include_usage: bool = False
+    include_obfuscation: Literal[False] = False
 
 
 class GenerationFields(BaseModel):
@@ -52,6 +53,8 @@ class GenerationFields(BaseModel):
     # Labels of the client's own, which by their definition change no answer.
     user: str | None = None
     metadata: dict[str, str] | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -117,6 +120,9 @@ class ChatRequest(GenerationFields):
         "web_search_options": (),
         "service_tier": ("auto", "default"),
         "store": (False,),
+        "moderation": (),
+        "prompt_cache_options": (),
+        "prompt_cache_retention": (),
     }
 
     messages: Annotated[list[dict[str, Any]], Field(min_length=1)]

@@ -6,10 +6,13 @@ import logging
 import signal
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import uvicorn
 
 from astrai_serve.api.app import create_app
+from astrai_serve.api.cross_origin import CrossOrigin, check_origins
+from astrai_serve.api.request_log import LineWriter, RequestLog
 from astrai_serve.api.service import Service
 from astrai_serve.errors import PortInUseError, ServeError
 
@@ -53,19 +56,45 @@ def _in_use(host: str, port: int) -> PortInUseError:
     return PortInUseError(what, where=f"{host}:{port}", got=got, wanted=wanted, hint=hint)
 
 
-def run_server(service: Service, sock: socket.socket, announce: Callable[[str], None], *, access_log: bool) -> None:
+@dataclass(frozen=True)
+class ServerOptions:
+    """What a user may choose.
+
+    Attributes:
+        origins: whose web pages may ask.
+        quiet: no line for a request.
+        verbose: a line for those who look whether the server is well, too.
+
+    Raises:
+        ServeError: an origin is none.
+    """
+
+    origins: tuple[str, ...] = ()
+    quiet: bool = False
+    verbose: bool = False
+
+    def __post_init__(self) -> None:
+        check_origins(self.origins)
+
+
+def run_server(
+    service: Service, sock: socket.socket, announce: Callable[[str], None], options: ServerOptions | None = None
+) -> None:
     """Serve until SIGINT or SIGTERM; `announce` is told the URL when requests are answered.
 
     Raises:
         KeyboardInterrupt: it was SIGINT.
     """
+    options, lines = options or ServerOptions(), LineWriter()
+    app = CrossOrigin(create_app(service), options.origins)
     config = uvicorn.Config(
-        create_app(service),
-        log_level="info" if access_log else "warning",
-        access_log=access_log,
+        app if options.quiet else RequestLog(app, lines.write, with_probes=options.verbose),
+        log_level="info" if options.verbose else "warning",
+        access_log=False,
         timeout_graceful_shutdown=GRACE_S + LAST_WORDS_S,
         log_config=None,
         lifespan="off",
+        ws="none",
     )
     # uvicorn raises the signal again at its end. SIGINT then is a KeyboardInterrupt; a server that was asked to
     # terminate and did has done what it should.
@@ -75,6 +104,7 @@ def run_server(service: Service, sock: socket.socket, announce: Callable[[str], 
         _Server(config, service, announce).run(sockets=[sock])
     finally:
         service.engine.shutdown()
+        lines.close()
 
 
 def _is_no_farewell(record: logging.LogRecord) -> bool:
@@ -90,14 +120,17 @@ class _Server(uvicorn.Server):
         self._service, self._announce = service, announce
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer, and say where."""
         await super().startup(sockets)
         if sockets and not self.should_exit:
             host, port = sockets[0].getsockname()[:2]
             self._announce(f"http://{f'[{host}]' if ':' in host else host}:{port}")
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Take nothing new, and end what is in work after `GRACE_S`."""
         last_words = asyncio.get_running_loop().call_later(GRACE_S, self._service.engine.stop)
         try:
             await super().shutdown(sockets)
         finally:
             last_words.cancel()
+            self._service.engine.stop()  # for whom a second Ctrl-C cuts off

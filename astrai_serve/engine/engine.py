@@ -159,14 +159,8 @@ class Engine:
         return self._thread.is_alive() and not self._is_stopping
 
     def _sequence(self, job: Job) -> Sequence:
-        length, vocab_size = len(job.prompt_ids), self.runner.model.config.vocab_size
-        if not length:
-            raise refusals.empty_prompt()
-        if length >= self.context_length:
-            raise refusals.too_long(length, self.context_length)
-        if not 0 <= min(job.prompt_ids) <= max(job.prompt_ids) < vocab_size:
-            raise refusals.unknown_id(job.prompt_ids, vocab_size)
-        room = self.context_length - length
+        refusals.check_prompt(job.prompt_ids, self.context_length, self.runner.model.config.vocab_size)
+        room = self.context_length - len(job.prompt_ids)
         limit = room if job.params.max_tokens is None else min(room, job.params.max_tokens)
         own = frozenset() if job.params.ignore_eos else self._stop_ids
         return Sequence(job, limit, own | set(job.params.stop_ids), new_detokenizer(self.tokenizer))

@@ -5,14 +5,27 @@ from collections.abc import Sequence
 from astrai_serve.errors import ContextLengthError, EngineStoppedError, GenerationError, QueueFullError, RequestError
 
 
-def empty_prompt() -> RequestError:
-    """There is no token to go on from."""
+def check_prompt(prompt_ids: Sequence[int], context_length: int, vocab_size: int) -> None:
+    """Look whether a prompt can be answered.
+
+    Raises:
+        ContextLengthError: it leaves no room for an answer.
+        RequestError: it is empty, or has an id for which the model has no embedding.
+    """
+    if not prompt_ids:
+        raise _empty_prompt()
+    if len(prompt_ids) >= context_length:
+        raise _too_long(len(prompt_ids), context_length)
+    if not 0 <= min(prompt_ids) <= max(prompt_ids) < vocab_size:
+        raise _unknown_id(prompt_ids, vocab_size)
+
+
+def _empty_prompt() -> RequestError:
     wanted, hint = "at least one token", "write something into it"
     return RequestError("the prompt is empty", param="prompt", got="no tokens", wanted=wanted, hint=hint)
 
 
-def too_long(length: int, context_length: int) -> ContextLengthError:
-    """The prompt leaves no room for an answer."""
+def _too_long(length: int, context_length: int) -> ContextLengthError:
     return ContextLengthError(
         "the prompt is longer than the context",
         param="prompt",
@@ -22,8 +35,7 @@ def too_long(length: int, context_length: int) -> ContextLengthError:
     )
 
 
-def unknown_id(prompt_ids: Sequence[int], vocab_size: int) -> RequestError:
-    """The model has no embedding for an id of the prompt."""
+def _unknown_id(prompt_ids: Sequence[int], vocab_size: int) -> RequestError:
     return RequestError(
         "an id of the prompt is unknown",
         param="prompt",

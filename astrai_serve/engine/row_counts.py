@@ -43,6 +43,7 @@ class _OwnValue:
     """An attention context without company: every token sees itself."""
 
     def attend(self, layer: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        """Values [rows, KV heads, D], each for the queries of its head: [rows, heads, D]."""
         return v.repeat_interleave(q.shape[1] // k.shape[1], 1)
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from astrai_train.checkpoint.marker import check_marker
-from astrai_train.checkpoint.write import OPTIMIZER, RANDOM, SETTINGS, STATE, all_checkpoints
+from astrai_train.checkpoint.write import OPTIMIZER, RANDOM, SETTINGS, STATE
 from astrai_train.errors import CheckpointError
+from astrai_train.models.finding import all_checkpoints
 from astrai_train.models.safetensors_file import SafetensorsFile
 
 FORMAT, VERSION = "astrai-training-state", 1

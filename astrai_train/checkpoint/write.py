@@ -17,8 +17,8 @@ import torch
 from astrai_data.store import refused, write_bytes
 from astrai_data.store.files import TEMPORARY_SUFFIX, sync
 from astrai_train.checkpoint.marker import TRAINING, write_marker
-from astrai_train.checkpoint.read import CHECKPOINT_NAME, Checkpoint
 from astrai_train.models import Transformer, save_model
+from astrai_train.models.finding import all_checkpoints
 from astrai_train.models.safetensors_file import write_safetensors
 
 OPTIMIZER = f"{TRAINING}/optimizer.safetensors"
@@ -79,12 +79,6 @@ def _write_files(folder: Path, snapshot: Snapshot) -> None:
     for name, content in ((STATE, snapshot.state), (SETTINGS, snapshot.settings)):
         write_bytes(folder / name, json.dumps(content, indent=2).encode(), durable=True)
     write_marker(folder)
-
-
-def all_checkpoints(output: Path) -> list[Checkpoint]:
-    """Everything that bears a checkpoint's name, complete or damaged, oldest first."""
-    places = [(CHECKPOINT_NAME.fullmatch(path.name), path) for path in (output.iterdir() if output.is_dir() else ())]
-    return sorted(Checkpoint(int(name[2]), int(name[1]), path) for name, path in places if name and path.is_dir())
 
 
 def delete_old(output: Path, keep: int) -> None:

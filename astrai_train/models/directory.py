@@ -10,34 +10,29 @@ import torch
 from torch import nn
 
 from astrai_train.models.config import ModelConfig
-from astrai_train.models.errors import ModelNotFoundError
+from astrai_train.models.finding import CONFIG, find_model_directory
 from astrai_train.models.safetensors_file import write_safetensors
 from astrai_train.models.transformer import Transformer
 from astrai_train.models.weight_names import plain_name
 from astrai_train.models.weights import WEIGHTS, load_weights, read_weights, weight_files
 
-CONFIG = "config.json"
-
 
 def load_model(
     directory: str | Path, *, dtype: torch.dtype | None = None, device: torch.device | str = "cpu"
 ) -> Transformer:
-    """The model of a directory, in evaluation mode.
+    """The model of a directory or a run, in evaluation mode.
 
     Args:
-        directory: with `config.json` and weights; a checkpoint is one.
+        directory: with `config.json` and weights, as a checkpoint is; or a run's folder, whose newest checkpoint is
+            taken.
         dtype: of the parameters, whatever the file's; default float32, what training updates.
         device: where to put them. One tensor at a time is held besides.
 
     Raises:
-        ModelNotFoundError: no configuration or no weights.
+        ModelNotFoundError: neither a model nor a checkpoint, or no weights.
         ModelError: names or shapes that are not the configuration's, a damaged file.
     """
-    directory = Path(directory)
-    if not directory.is_dir():
-        got = "a file" if directory.exists() else "nothing"
-        wanted, hint = f"a folder with {CONFIG} and weights", "check the path, or name the folder of the file"
-        raise ModelNotFoundError("no model directory", where=directory, got=got, wanted=wanted, hint=hint)
+    directory = find_model_directory(directory)
     model = Transformer(ModelConfig.from_file(directory / CONFIG), device="meta")
     files = weight_files(directory)
     load_weights(model, dict(read_weights(files, dtype=dtype or torch.float32, device=device)), directory)

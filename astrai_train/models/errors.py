@@ -1,6 +1,10 @@
 """Errors of model configurations and model files that a user can mend."""
 
+from collections.abc import Sequence
+
 from astrai_data.errors import AstraiError
+
+MAX_NAMES_SHOWN = 10
 
 
 class ModelError(AstraiError, ValueError):
@@ -17,3 +21,9 @@ class NotSupportedYetError(ModelConfigError, NotImplementedError):
 
 class ModelNotFoundError(ModelError, FileNotFoundError):
     """No model where one was expected."""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for a message, the first of them if they are many; an empty text if there is none."""
+    more = len(names) - MAX_NAMES_SHOWN
+    return ", ".join(names[:MAX_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import torch
 
-from astrai_train.models.errors import ModelError, ModelNotFoundError
+from astrai_train.models.errors import ModelError, ModelNotFoundError, listed
 from astrai_train.models.safetensors_file import SafetensorsFile
 from astrai_train.models.transformer import Transformer
 from astrai_train.models.weight_names import own_weight_name
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-MAX_NAMES_SHOWN = 10
 HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 
 
@@ -28,13 +27,13 @@ def weight_files(directory: Path) -> list[Path]:
         return [whole]
     index = directory / INDEX
     if not index.is_file():
-        got = _listed(sorted(path.name for path in directory.iterdir())) or "an empty directory"
+        got = listed(sorted(path.name for path in directory.iterdir())) or "an empty directory"
         wanted, hint = f"{WEIGHTS} or {INDEX}", "copy the weights too; for fresh weights name config.json itself"
         what = "no weights in the model directory"
         raise ModelNotFoundError(what, where=directory, got=got, wanted=wanted, hint=hint)
     files = [directory / name for name in _shard_names(index)]
     if missing := [file.name for file in files if not file.is_file()]:
-        what, got = "shards of the weights are missing", f"no {_listed(missing)}"
+        what, got = "shards of the weights are missing", f"no {listed(missing)}"
         wanted, hint = f"every file that {INDEX} names", "copy the missing files too"
         raise ModelNotFoundError(what, where=directory, got=got, wanted=wanted, hint=hint)
     return files
@@ -98,7 +97,7 @@ def load_weights(model: Transformer, weights: Mapping[str, torch.Tensor], where:
     if wrong := [f"{name} {got} instead of {want}" for name, (got, want) in shapes.items() if got != want]:
         what, wanted = "weights of other shapes than the configuration says", "the shapes of config.json"
         hint = "compare config.json with the files of weights beside it"
-        raise ModelError(what, where=where, got=_listed(wrong), wanted=wanted, hint=hint)
+        raise ModelError(what, where=where, got=listed(wrong), wanted=wanted, hint=hint)
     model.load_state_dict(weights, assign=True)
 
 
@@ -109,12 +108,7 @@ def _check_names(got: Iterable[str], wanted: Iterable[str], where: object) -> No
         raise ModelError(
             "the weights are not those of the configuration",
             where=where,
-            got="; ".join(label + _listed(names) for label, names in parts if names),
+            got="; ".join(label + listed(names) for label, names in parts if names),
             wanted="exactly the weights of the model that config.json describes",
             hint="compare config.json with the files of weights beside it",
         )
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - MAX_NAMES_SHOWN
-    return ", ".join(names[:MAX_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")

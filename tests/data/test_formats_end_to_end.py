@@ -5,6 +5,7 @@ import gzip
 import json
 
 import pytest
+import xxhash
 import zstandard
 
 from astrai_data import TokenStore
@@ -13,7 +14,7 @@ from astrai_data.errors import InputError
 from .fates import CHAT, TEXT, fates
 from .fates import run_files as run
 from .running import astrai, write_config
-from .toys import write_bpe_tokenizer
+from .toys import write_bpe_tokenizer, write_toy_tokenizer
 
 GOOD = b'{"text":"good"}\n'
 
@@ -191,12 +192,39 @@ def test_damaged_file_on_the_command_line(tmp_path, tokenizer, name):
 # --- metadata
 
 
-def test_numbers_past_2_63_are_kept_exactly_up_to_64_bits(tmp_path, tokenizer):
-    numbers = [2**63 - 1, 2**63, 2**64 - 1, -(2**63)]
-    data = b"".join(b'{"text":"x","id":%d}\n' % number for number in numbers)
-    run(tmp_path, tokenizer, {"a.jsonl": data}, TEXT | {"data": {"keep_fields": ["id"]}})
+LARGE = [2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63), -(2**63) - 1, 18446744073709551616123, 10**300 + 1]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
+def test_kept_integers_are_exact(tmp_path, tokenizer, name):
+    """Beyond 64 bits too; a float stays a float, and a record with a wrong text beside them changes nothing."""
+    values = [*map(str, LARGE), "1e+22", "0.1", *(f'{{"a":[{number},"1e22",-0,0.5]}}' for number in LARGE)]
+    records = ['{"text":7,"id":18446744073709551616123}', *(f'{{"text":"x","id":{value}}}' for value in values)]
+    data = "\n".join(records) if name == "a.jsonl" else f"[{','.join(records)}]"
+    config = TEXT | {"data": {"keep_fields": ["id"]}, "run": {"max_reject_ratio": 0.5}}
+    run(tmp_path, tokenizer, {name: data.encode()}, config)
     meta = TokenStore.open(tmp_path / "store").documents()["meta"].to_pylist()
-    assert [entry["id"] for entry in meta] == [str(number) for number in numbers]
+    wanted = [value.replace("-0,", "0,").replace("1e+22", "1e22") for value in values]
+    assert [entry["id"].replace("1e+22", "1e22") for entry in meta] == wanted
+
+
+def test_large_integers_beside_deep_nesting(tmp_path, tokenizer):
+    """Python reads no such record: its integer is a float then."""
+    deep = b'{"text":"x","id":18446744073709551616123,"extra":' + b"[" * 1010 + b"]" * 1010 + b"}\n"
+    run(tmp_path, tokenizer, {"a.jsonl": deep}, TEXT | {"data": {"keep_fields": ["id"]}})
+    [meta] = TokenStore.open(tmp_path / "store").documents()["meta"].to_pylist()
+    assert meta["id"] == "1.8446744073709552e+22"
+
+
+def test_large_integers_are_rendered_exactly(tmp_path):
+    template = "{% for m in messages %}{{ m.role }}:{{ m.content }}{{ m.wei | tojson }} {{ m.wei }}\n{% endfor %}"
+    write_toy_tokenizer(tmp_path / "tok", template=template)
+    messages = [{"role": "user", "content": "pay", "wei": number} for number in LARGE]
+    config = CHAT | {"preprocessing": {"max_packed_len": 4096, "drop_untrained": False}}
+    run(tmp_path, tmp_path / "tok", {"a.jsonl": json.dumps({"messages": messages}).encode()}, config)
+    [chat] = TokenStore.open(tmp_path / "store").documents()["text_hash"].to_pylist()
+    text = "".join(f"user:pay{number} {number}\n" for number in LARGE)
+    assert chat == xxhash.xxh3_128_digest(text.encode())
 
 
 def test_kept_fields_hold_whatever_json_holds(tmp_path, tokenizer):

@@ -10,8 +10,9 @@ from rich.console import Console
 
 from astrai_data.errors import StoreError
 from astrai_data.inspect import one_row, query, sample
-from astrai_data.inspect.numbers import counted, place, share
-from astrai_data.inspect.paint import MAX_RUN_CHARS, print_rows, shorten_pieces
+from astrai_data.inspect.excerpt import MAX_ROW_LINES
+from astrai_data.inspect.numbers import counted, place, share, size
+from astrai_data.inspect.paint import print_rows, shorten_pieces
 from astrai_data.inspect.runs import MaskRun, mask_runs
 from astrai_data.inspect.sample import SampleRow, Segment
 from astrai_data.ragged import Ragged
@@ -31,9 +32,9 @@ def row_of(run: MaskRun) -> SampleRow:
     return SampleRow(0, None, "train", run.num_tokens, 0, [segment])
 
 
-def printed(rows, most=MAX_RUN_CHARS, **kind) -> str:
+def printed(rows, max_lines=MAX_ROW_LINES, **kind) -> str:
     console = Console(file=io.StringIO(), width=200, markup=False, emoji=False, highlight=False, **kind)
-    print_rows(rows, console, CAPACITY, most)
+    print_rows(rows, console, CAPACITY, max_lines)
     return console.file.getvalue()
 
 
@@ -121,7 +122,7 @@ def test_long_runs_keep_their_ends():
     assert "xend⟧" in text
     assert "characters left out" in text
     assert len(text) < 2000
-    assert "x" * 5000 in printed([row], most=None)
+    assert "x" * 5000 in printed([row], max_lines=None)
 
 
 SPECIALS = MaskRun("text", True, 4, "a<|e|>b<|e|>", ((7, 12),))
@@ -199,7 +200,9 @@ def test_shares_say_all_only_of_all(part, whole, decimals, text):
     assert share(part, whole, decimals) == text
 
 
-def test_counts_and_places():
+def test_counts_sizes_and_places():
+    sizes = (0, 999, 1000, 23_449, 156_600_000, 2 * 10**9, 3 * 10**12)
+    assert [size(n) for n in sizes] == ["0 B", "999 B", "1.0 kB", "23.4 kB", "156.6 MB", "2.0 GB", "3,000.0 GB"]
     assert [counted(n, "shard") for n in (0, 1, 2345)] == ["0 shards", "1 shard", "2,345 shards"]
     assert place("chat.jsonl", 2581, "jsonl") == "chat.jsonl at byte 2,581"
     assert [place("x", 12, kind) for kind in ("json", "parquet", "text")] == ["x at 12"] * 3

@@ -47,10 +47,10 @@ Pipeline(PipelineConfig.from_dict(json.loads(sys.argv[1])), [sys.argv[2]], sys.a
 """
 READ = """
 import os, sys
-from astrai_data.records import FieldSpec, InputFile, read_records
+from astrai_data.records import FieldSpec, InputFile, RangeReader
 path, size = sys.argv[1], os.path.getsize(sys.argv[1])
 file = InputFile(path, path, size, "", "parquet")
-for chunk in read_records(file, 0, size, [FieldSpec("text", "text")], max_record_bytes=1 << 26):
+for chunk in RangeReader(file, 0, size, [FieldSpec("text", "text")], max_record_bytes=1 << 26):
     pass
 """
 

@@ -8,7 +8,7 @@ import fsspec
 import pytest
 
 from astrai_data.errors import InputError
-from astrai_data.records import FieldSpec, cut_inputs, expand_inputs, read_records
+from astrai_data.records import FieldSpec, RangeReader, cut_inputs, expand_inputs
 
 
 def spec(path, format_name="auto", domain=None, fields=None):
@@ -163,9 +163,7 @@ def test_remote_files(memory, path, names):
     rows = [
         row["text:text"]
         for cut in ranges
-        for chunk in read_records(
-            files[cut.file], cut.begin, cut.end, [FieldSpec("text", "text")], max_record_bytes=100
-        )
+        for chunk in RangeReader(files[cut.file], cut.begin, cut.end, [FieldSpec("text", "text")], max_record_bytes=100)
         for row in chunk.columns.to_pylist()
     ]
     assert rows == names

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from astrai_data.records import FieldSpec, InputFile, read_records
+from astrai_data.records import FieldSpec, InputFile, RangeReader
 
 ALL_KINDS = [FieldSpec("text", "text"), FieldSpec("chat", "json"), FieldSpec("url", "meta"), FieldSpec("src", "domain")]
 
@@ -12,7 +12,7 @@ def read(tmp_path, data: bytes, fields=ALL_KINDS, renaming=None):
     path = tmp_path / "in.jsonl"
     path.write_bytes(data)
     file = InputFile(str(path), path.name, len(data), "", "jsonl", None, None, renaming or {})
-    chunks = list(read_records(file, 0, len(data), fields, max_record_bytes=1 << 20))
+    chunks = list(RangeReader(file, 0, len(data), fields, max_record_bytes=1 << 20))
     return [row for c in chunks for row in c.columns.to_pylist()], [r for c in chunks for r in c.rejects]
 
 
@@ -78,7 +78,7 @@ def test_values_by_kind(tmp_path, name):
 def test_schema_does_not_depend_on_the_data(tmp_path):
     path = tmp_path / "in.jsonl"
     path.write_bytes(b"nothing here\n")
-    (chunk,) = read_records(InputFile(str(path), "x", 13, "", "jsonl"), 0, 13, ALL_KINDS, max_record_bytes=99)
+    (chunk,) = RangeReader(InputFile(str(path), "x", 13, "", "jsonl"), 0, 13, ALL_KINDS, max_record_bytes=99)
     assert [f"{field.name} {field.type}" for field in chunk.columns.schema] == [
         "position int64",
         "text:text large_string",

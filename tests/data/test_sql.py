@@ -324,8 +324,24 @@ except KeyboardInterrupt:
 """
 
 
-def test_control_c_ends_a_query(small):
-    command = [sys.executable, "-c", ENDLESS, str(small[0].root)]
+ENDLESS_START = """
+import sys
+from astrai_data.inspect import connect, sql
+from astrai_data.store import TokenStore
+store = TokenStore.open(sys.argv[1], split=None)
+endless = "SELECT count(*) FROM range(1000000) a(i), range(1000000) b(i) WHERE a.i + b.i = 7"
+sql.register_views = lambda connection, *_: connection.execute(endless)
+print("ready", flush=True)
+try:
+    connect(store)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+@pytest.mark.parametrize("script", [ENDLESS, ENDLESS_START], ids=["a query", "the start of a session"])
+def test_control_c_ends(small, script):
+    command = [sys.executable, "-c", script, str(small[0].root)]
     # Where tests run in the background, children inherit an ignored SIGINT.
     with subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=_restore_interrupts) as running:
         running.stdout.readline()

@@ -1,14 +1,17 @@
 """The `astrai` command as a user meets it: start-up, help, wrong usage, exit codes, bad input."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from tests.data.running import TEXT_CONFIG, astrai, command, write_config, write_jsonl
+from astrai_data.tokenizer import find_directory
+from tests.data.running import TEXT_CONFIG, astrai, command, store_id, write_config, write_jsonl
 from tests.data.toys import write_bpe_tokenizer, write_toy_tokenizer
 
 COMMANDS = ["preprocess", "inspect", "mask", "export", "schema", "tokenizer"]
@@ -102,6 +105,25 @@ def test_dry_run_lists_tasks_and_writes_nothing(desk, tmp_path):
     assert len(line.split()[0]) == 32
     assert "in.jsonl" in line
     assert not (tmp_path / "s").exists()
+
+
+def test_the_folder_of_a_training_run_is_a_tokenizer(desk, tmp_path):
+    """Its newest checkpoint is taken, as where a model is asked for."""
+    from astrai_train.checkpoint import find_model_directory
+
+    run = tmp_path / "run"
+    write_bpe_tokenizer(run / "epoch_0_step_9", vocab_size=300)
+    for name in ("epoch_1_step_10", "epoch_01_step_20", "epoch_2_step_5 (copy)"):
+        write_bpe_tokenizer(run / name)
+    for folder in run.iterdir():
+        (folder / "config.json").touch()
+    newest = find_model_directory(run)
+    assert find_directory(run) == find_directory(newest) == newest
+    shown = [astrai("tokenizer", "show", folder, "hello", check=True).stdout for folder in (run, newest)]
+    assert shown[0] == shown[1]
+    for name, folder in (("a", run), ("b", newest)):
+        astrai(*preprocess(desk, tmp_path / name, **{"--tokenizer": folder}), check=True)
+    assert store_id(tmp_path / "a") == store_id(tmp_path / "b")
 
 
 def test_limit(desk, tmp_path):
@@ -200,3 +222,85 @@ def test_a_missing_library_is_told_with_its_extra():
     assert "got: no module named 'torch'" in done.stderr
     assert "pip install '.[all]'" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+ANSWERS = {
+    "help": ["--help"],
+    "help of a command": ["inspect", "--help"],
+    "version": ["--version"],
+    "schema": ["schema"],
+    "a ready-made pipeline": ["schema", "demo"],
+    "summary": ["inspect", "store"],
+    "JSON": ["inspect", "store", "--json"],
+    "SQL": ["inspect", "store", "--sql", "SELECT * FROM rows"],
+    "CSV": ["inspect", "store", "--sql", "SELECT * FROM rows", "--format", "csv"],
+    "mask": ["mask", "in.jsonl", "-c", "pipeline.json", "--tokenizer", "tok"],
+    "tokens": ["tokenizer", "show", "tok", "hello"],
+    "tasks": [*preprocess(Path(), "new"), "--dry-run", "--quiet"],
+}
+
+
+def answer_to(output, desk, name) -> tuple[int, str]:
+    """The exit code of a command of `ANSWERS` that prints to `output`, and what it says on standard error."""
+    done = subprocess.run(
+        command(*ANSWERS[name]), cwd=desk, stdout=output, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_to_a_full_disk(desk, name):
+    with open("/dev/full", "w") as full:
+        code, said = answer_to(full, desk, name)
+    assert (code, said.splitlines()[0]) == (1, "error: the answer cannot be written")
+    assert "where: standard output\n  got: No space left on device" in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_that_nobody_reads(desk, name):
+    """As `astrai ... | head -1`: 141 is what the shell says of a program that SIGPIPE ended."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        code, said = answer_to(writing, desk, name)
+    finally:
+        os.close(writing)
+    assert code == 141
+    assert "rror" not in said
+
+
+@pytest.mark.parametrize("closed", ["stdout", "stderr"])
+def test_an_output_that_is_closed(desk, closed):
+    descriptor = {"stdout": 1, "stderr": 2}[closed]
+    done = subprocess.run(
+        command("tokenizer", "show", desk / "tok", "hello"), preexec_fn=lambda: os.close(descriptor), timeout=60
+    )
+    assert done.returncode == 0
+
+
+LOSING = """
+import signal, sys
+try:
+    signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    raise OSError("lost")
+sys.path.remove(__file__.removesuffix("/pyarrow.py"))
+del sys.modules["pyarrow"]
+import pyarrow
+"""
+
+
+@pytest.mark.parametrize("module", ["typer", "pyarrow"])
+def test_interrupted_while_importing_is_exit_130(desk, tmp_path, module):
+    """Compiled modules may lose the exception: this one does if it comes, and fails with another."""
+    (tmp_path / f"{module}.py").write_text(LOSING if module == "pyarrow" else "import signal\nsignal.raise_signal(2)")
+    done = subprocess.run(
+        command("inspect", desk / "store"),
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        capture_output=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (130, b"")

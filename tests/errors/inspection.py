@@ -1,5 +1,7 @@
 """Looking into a store: SQL, rows, answers that go to files; and one record through a pipeline."""
 
+import io
+
 from astrai_data.errors import InputError, StoreError
 from astrai_data.inspect.sql import connect, query
 
@@ -19,6 +21,11 @@ def written(path: str, value: str):
 
 def inspect(*options: object):
     return lambda place: place.astrai("inspect", place.store, *options)
+
+
+def schema_to_full_disk(place: Place) -> None:
+    place.stdout = io.TextIOWrapper(io.FileIO("/dev/full", "w"))
+    place.astrai("schema")
 
 
 def two_streams(place: Place) -> None:
@@ -88,6 +95,7 @@ ROWS = [
     row("a number too large", huge_number, "between -2^63", "CAST(... AS DOUBLE)"),
     row("a stream that another ended", two_streams, "SELECT row_id FROM rows", "read_all"),
     row("no room", written("/dev/full", "1"), "/dev/full", "No space left on device", "make room"),
+    row("no room on the screen", schema_to_full_disk, "standard output", "No space left on device", "make room"),
     row(
         "no type in Parquet", written("a.parquet", "INTERVAL 1 YEAR"), "month_day_nano_interval", "CAST(... AS VARCHAR)"
     ),

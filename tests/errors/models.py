@@ -149,7 +149,7 @@ ROWS = [
     row("a scaling of nothing", scaling(rope_type="linear", factor=-1), "got: -1", "a positive number"),
     row("a scaling without a key", scaling(**LLAMA3), "rope_scaling.high_freq_factor", "add high_freq_factor"),
     row("a preset", lambda p: preset("nono", vocab_size=9), "got: nono", "one of nano"),
-    row("no folder", lambda p: load_model(p / "no"), "/no", "got: nothing", kind=ModelNotFoundError),
+    row("no folder", lambda p: load_model(p / "no"), "/no", "got: no such directory", kind=ModelNotFoundError),
     row(
         "no model",
         lambda p: find_model_directory(p.root),

@@ -171,7 +171,7 @@ class Place:
         """The command as a user gives it, in this process; `screen` is what it printed if it failed."""
         out, err = self.stdout or io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
         before, sys.argv = sys.argv, ["astrai", *map(str, arguments), *self.options]
-        handler = signal.getsignal(signal.SIGTERM)
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 astrai.main()
@@ -180,7 +180,8 @@ class Place:
                 self.screen = err.getvalue()
         finally:
             sys.argv = before
-            signal.signal(signal.SIGTERM, handler)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
 
     def told(self, name: str) -> str:
         """A field of the message that the user has read."""

@@ -8,7 +8,7 @@ from pyarrow import parquet
 
 from astrai_data.config import InputSpec
 from astrai_data.errors import InputError
-from astrai_data.records import FieldSpec, expand_inputs, read_records
+from astrai_data.records import FieldSpec, RangeReader, expand_inputs
 from astrai_data.records.formats import resolve_format
 
 from .place import Place
@@ -52,7 +52,7 @@ def read(name: str, content: bytes, spoil):
         path = place.write(name, content)
         [file] = expand_inputs([InputSpec(path=str(path))])
         spoil(path)
-        list(read_records(file, 0, file.size, TEXT, max_record_bytes=1 << 20))
+        list(RangeReader(file, 0, file.size, TEXT, max_record_bytes=1 << 20))
 
     return fail
 

@@ -1,4 +1,4 @@
-"""Serving: what a client asks over HTTP, what a user gives the commands, the engine and its pages."""
+"""Serving: what a user gives the commands, the engine and its pages; and what a client asks over HTTP."""
 
 import asyncio
 import io
@@ -14,14 +14,12 @@ from astrai_serve.cache import PagePool
 from astrai_serve.engine import EngineOptions, Job, SamplingParams, load_engine
 from astrai_serve.engine.loading import check_fit, load_tokenizer
 from astrai_serve.errors import (
-    ContextLengthError,
     EngineStoppedError,
     GenerationError,
     PortInUseError,
     QueueFullError,
     RequestError,
     ServeError,
-    UnknownModelError,
 )
 from astrai_train.checkpoint.read import read_model_files
 from astrai_train.models import ModelConfig
@@ -29,25 +27,12 @@ from astrai_train.models.safetensors_file import SafetensorsFile
 from tests.data.toys import write_bpe_tokenizer
 from tests.serve.serving import SIZES
 
+from . import http_requests
+from .http_requests import request
 from .place import Place
 from .row import NOT_THEIRS, Row
 
-HELLO = [{"role": "user", "content": "hello"}]
 OURS = dict.fromkeys(("where", "got", "wanted"), NOT_THEIRS)
-
-
-def chat(**body):
-    return lambda place: place.post("/v1/chat/completions", {"messages": HELLO, "max_tokens": 1} | body)
-
-
-def complete(**body):
-    """A completion; `settings` of the place win, null takes a field out."""
-
-    def fail(place: Place) -> None:
-        given = {"prompt": "a", "max_tokens": 1} | body | place.settings
-        place.post("/v1/completions", {name: value for name, value in given.items() if value is not None})
-
-    return fail
 
 
 def generate(*options: object):
@@ -149,45 +134,19 @@ def mend_context(place: Place) -> None:
     place.options = ["--max-seq-len", most]
 
 
-def mend_stop(place: Place) -> None:
-    """The answer says: "such as ['END']"."""
-    assert "try: such as ['END']" in place.message
-    place.settings = {"stop": ["END"]}
-
-
-def mend_stream_options(place: Place) -> None:
-    assert "try: leave it out" in place.message
-    place.settings = {"stream_options": None}
-
-
 def row(name, fail, *says, kind=ServeError, without=None, mend=None) -> Row:
     return Row(name, fail, kind, says, without or {}, mend)
 
 
-def request(name, fail, *says, kind=RequestError, mend=None) -> Row:
-    return row(name, fail, *says, kind=kind, mend=mend)
-
-
-PARTS = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "a.png"}}]}]
-
 ROWS = [
-    request("another model", complete(model="gpt"), "'gpt'", "wanted: mine", kind=UnknownModelError),
-    request("a model's card", lambda p: p.get("/v1/models/gpt"), "'gpt'", "wanted: mine", kind=UnknownModelError),
-    request("a field of later", chat(logprobs=True), "where: logprobs", "got: True", "null or false", "leave it out"),
-    request("options of a stream", complete(stream_options={}), "stream: true", mend=mend_stream_options),
-    request("a prompt of the wrong kind", complete(prompt={"a": 1}), "{'a': 1}", "a list of ids", "Once upon a time"),
-    request("a stop of the wrong kind", complete(stop=5), "got: 5", "a list of at most 16", mend=mend_stop),
-    request("a picture", chat(messages=PARTS), "messages.0.content.0", "'image_url'", '"type": "text"'),
-    request("no conversation", chat(messages=[{"role": "user"}]), "not_a_conversation", "mend the conversation"),
-    request("half a character", complete(prompt="\ud83d"), "where: prompt", "lone surrogates"),
-    request("a long prompt", complete(prompt=[41] * 256), "256 tokens", "at most 255", kind=ContextLengthError),
+    *http_requests.ROWS,
     request("an empty prompt", prompt(), "no tokens", "at least one token"),
     request("an unknown id", prompt(41, 512), "got: 512", "0 to 511", "this model's tokenizer"),
     request("a setting", lambda p: SamplingParams(top_p=1.5), "top_p is out of range", "got: 1.5", "0 to 1"),
     request("a full queue", submit(2, 2), " with these", "at most 1", "--max-queue", kind=QueueFullError),
     request("too many answers", submit(3), "got: 3", "at most 2", "in several requests"),
     request("an engine that was stopped", stopped, "start the server again", kind=EngineStoppedError),
-    row("a server that goes", shut_down_meanwhile, "being shut down", "when it is", kind=GenerationError, without=OURS),
+    row("a server that goes", shut_down_meanwhile, "shut down", "when it is", kind=EngineStoppedError, without=OURS),
     row(
         "weights that are no numbers, over HTTP",
         with_spoilt_weights(post_to_spoilt_model),
@@ -221,6 +180,7 @@ ROWS = [
     row("a tokenizer that is too large", large_tokenizer, "ids up to 452", "vocab_size = 99"),
     row("a used port", used_port, "127.0.0.1:", "--port 0 for any free one", kind=PortInUseError),
     row("an address of others", lambda p: p.astrai("serve", p.model, "--host", "203.0.113.1"), "203.0.113.1:8000"),
+    row("no origin", serve("--allow-origin", "localhost:3000"), "'localhost:3000'", "scheme://host", "without a path"),
     row("no pages", lambda p: PagePool(0, 16), "0 pages of 16 tokens", "--cache-tokens"),
     row("too few pages", lambda p: PagePool(2, 16).allocate(3), "got: 2", "wanted: 3", "`num_free`"),
     row("a page twice", lambda p: PagePool(2, 16).free([1]), "got: 1", "free each page once"),

@@ -119,6 +119,32 @@ def mend_vocabulary(place: Place) -> None:
     place.edit(place / "model.json", vocab_size=smallest)
 
 
+def large_step(place: Place) -> None:
+    train(place, accumulate=10**6)
+
+
+def mend_large_step(place: Place) -> None:
+    """The message offers the most that there is."""
+    place.options = place.told("try").split(" takes ")[0].split()
+
+
+def another_store(place: Place) -> None:
+    made_before(place)
+    place.pipeline(inputs=[place.write("other.jsonl", {"text": "other words, of which there are a few"})])
+    train(place, "--resume", data=place / "out")
+
+
+def in_the_texts(place: Place) -> None:
+    """A folder that somebody else uses."""
+    place.write("mine/texts.parquet", "")
+    place.write("mine/letters/one.txt", "")
+    train(place, output_dir=place / "mine")
+
+
+def mend_folder(place: Place) -> None:
+    place.options = ["-o", place.told("try").rpartition(" ")[2]]
+
+
 def few_positions(place: Place) -> None:
     place.once("model.json", SMALL | {"max_position_embeddings": 8})
     train(place)
@@ -211,13 +237,17 @@ ROWS = [
     row("a device that is not here", lambda p: choose_precision("cuda:99"), "got: cuda:99", "astrai doctor"),
     row("a used folder", used_folder, "/run", "epoch_", mend=lambda p: p.options.append("--resume")),
     row("a store for a folder", lambda p: train(p, output_dir=p.store), "manifest.json", "-o with another folder"),
+    row("other things in the folder", in_the_texts, "got: letters, texts.parquet", "/run", mend=mend_folder),
     row("a folder in use", held, "/run", "wait for it, stop it"),
     row("a folder that cannot be", lambda p: train(p, output_dir=p.texts / "run"), "texts.jsonl/run", kind=StoreError),
     row("a small vocabulary", small_vocabulary, "got: 100", "at least 453", mend=mend_vocabulary),
     row("few positions", few_positions, "max_position_embeddings", "at least ", mend=mend_positions),
     row("another tokenizer", other_tokenizer, "--tokenizer ", "train fresh weights"),
     row("nothing to train", untrained, "0 trained labels", "--strategy seq"),
-    row("another strategy", resumed(lambda p: None, strategy="sft"), "got: sft", "leave it out"),
+    row("another strategy", resumed(lambda p: None, strategy="sft"), "got: strategy sft", "wanted: strategy seq"),
+    row("another seed", resumed(lambda p: None, seed=1), "epoch_", "got: seed 1", "wanted: seed 0", "with -o"),
+    row("another store", another_store, "epoch_", "/out, whose id is ", "the store with id ", "/store", "--data"),
+    row("many micro-batches", large_step, "accumulate", "got: 1000000", "at most ", mend=mend_large_step),
     row("a loss that is no number", not_finite, "step ", "gradient norm", "a lower --lr", kind=NonFiniteError),
     point(
         "a file that is gone", resumed(lost("run/epoch_*/training/random.safetensors")), "random.safetensors", "move "

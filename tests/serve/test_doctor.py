@@ -4,14 +4,12 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy
-import psutil
 import pytest
 import torch
 
-from astrai_serve import doctor, machine
+from astrai_serve import doctor
 from astrai_serve.doctor import Library
 from astrai_serve.machine import Fact
 
@@ -213,38 +211,6 @@ def test_kernels_that_are_not_built(tmp_path, monkeypatch):
     assert backend.value == "torch"
     assert "astrai kernels build" in backend.advice
     assert not (tmp_path / "new").exists()  # looking builds nothing
-
-
-def test_memory_copy():
-    available = psutil.virtual_memory().available
-    fact = machine._copy_rate(numpy, available)
-    assert fact.value > 0
-    assert "1 thread" in fact.note
-    assert machine._copy_rate(numpy, 1000).value is None
-
-
-@pytest.mark.parametrize(("float32", "bfloat16", "advised"), [(10, 5, True), (5, 10, False), (None, 5, False)])
-def test_slow_bfloat16_is_told(float32, bfloat16, advised):
-    fact = machine._with_verdict("cpu", Fact("float32", float32), Fact("bfloat16", bfloat16))
-    assert fact.value == bfloat16
-    assert bool(fact.advice) == advised
-
-
-def test_a_dtype_the_device_lacks_is_not_measured():
-    fact = machine._matmul_rate(torch, "meta", "float32")
-    assert fact.value is None
-    assert fact.note.startswith("not measured")
-
-
-def test_room(tmp_path, monkeypatch):
-    assert machine._room("here", lambda: tmp_path / "not" / "yet").unit == "GiB free"
-    monkeypatch.setattr(machine, "LITTLE_ROOM_BYTES", 2**80)
-    assert "MiB are free" in machine._room("here", lambda: tmp_path).advice
-
-    def gone() -> Path:
-        raise FileNotFoundError(2, "No such file or directory")
-
-    assert machine._room("here", gone).advice == "the here cannot be used"
 
 
 def test_nothing_that_a_terminal_obeys():

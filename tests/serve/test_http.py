@@ -6,7 +6,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
-import openai
 import pytest
 
 from astrai_data.tokenizer import Tokenizer
@@ -192,21 +191,3 @@ def test_twenty_streams_all_go_on(one):
 
     with ThreadPoolExecutor(20) as pool:
         assert list(pool.map(last_line, range(20))) == ["data: [DONE]"] * 20
-
-
-def test_the_official_client(learnt):
-    client = openai.OpenAI(base_url=f"{learnt.url}/v1", api_key="none", max_retries=0)
-    asked = {"model": "toy", "messages": QUESTION, "temperature": 0, "max_tokens": 20}
-    whole = client.chat.completions.create(**asked)
-    chunks = list(client.chat.completions.create(**asked, stream=True, stream_options={"include_usage": True}))
-    pieces = [chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices]
-    assert "".join(pieces) == whole.choices[0].message.content
-    assert chunks[-1].usage == whole.usage
-    text = client.completions.create(model="toy", prompt="In 1987", max_tokens=5, temperature=0)
-    assert text.usage.completion_tokens <= 5
-    assert [model.id for model in client.models.list()] == ["toy"]
-    with pytest.raises(openai.NotFoundError):
-        client.chat.completions.create(**asked | {"model": "other"})
-    with pytest.raises(openai.BadRequestError) as raised:
-        client.completions.create(model="toy", prompt="word " * 300)
-    assert raised.value.code == "context_length_exceeded"

@@ -81,13 +81,3 @@ def test_bodies_that_are_no_requests(one, raw, status, words):
     answer = one.client.post("/v1/completions", content=raw, headers={"content-type": "application/json"})
     assert answer.status_code == status
     assert words in answer.json()["error"]["message"]
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [("GET", "/nothing", 404), ("GET", "/v1/completions", 405), ("GET", "/v1/models/other", 404)],
-)
-def test_other_errors_have_the_same_shape(one, method, path, status):
-    answer = one.client.request(method, path)
-    assert answer.status_code == status
-    assert set(answer.json()["error"]) == {"message", "type", "param", "code"}

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -12,7 +11,7 @@ import pytest
 import torch
 
 from astrai_train.models import load_model, save_model
-from tests.serve.serving import Server, near_ties, run_front, wait_until, write_model
+from tests.serve.serving import near_ties, run_front, wait_until, write_model
 
 CHAT, TEXT = "chat/completions", "completions"
 QUESTION = [{"role": "user", "content": "Hello"}]
@@ -38,19 +37,6 @@ def test_a_server_that_cannot_start(toy, case):
     assert done.returncode == 1, done.stderr
     assert all(word in done.stderr for word in words), done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_ctrl_c_twice_ends_at_once_and_in_peace(toy):
-    server = Server(toy, "--port", 0)
-    body = {"prompt": "In 1987", "max_tokens": None, "ignore_eos": True, "stream": True, "n": 64}
-    with httpx.stream("POST", f"{server.url}/v1/{TEXT}", json=body, timeout=60):
-        wait_until(lambda: server.health()["running"] == 16)
-        server.process.send_signal(signal.SIGINT)
-        time.sleep(0.3)  # two at once would count as one
-        begun = time.monotonic()
-        assert server.end(signal.SIGINT) == 130
-    assert time.monotonic() - begun < 8
-    assert "Traceback" not in "".join(server.said)
 
 
 def test_a_billion_layers_are_a_slip_of_the_pen(toy, tmp_path):
@@ -134,15 +120,6 @@ def test_a_body_that_cannot_be_read_says_why(one, raw, word):
     answer = one.client.post(f"/v1/{TEXT}", content=raw, headers=JSON)
     assert answer.status_code == 400
     assert word in answer.json()["error"]["message"]
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [("HEAD", "/health", 405), ("OPTIONS", f"/v1/{CHAT}", 405), ("TRACE", "/health", 405), ("GET", "/docs", 404)],
-)
-def test_methods_and_pages_that_are_not_there(one, method, path, status):
-    """No page of ours loads a script from elsewhere."""
-    assert one.client.request(method, path).status_code == status
 
 
 def test_readers_that_do_not_read_hold_nothing(one):

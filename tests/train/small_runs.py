@@ -8,9 +8,10 @@ from pathlib import Path
 import torch
 
 from astrai_data import Pipeline, PipelineConfig
-from astrai_train.checkpoint.read import list_checkpoints
 from astrai_train.config import TrainConfig
 from astrai_train.models import ModelConfig, Transformer, load_model, save_model
+from astrai_train.models.finding import list_checkpoints
+from astrai_train.models.safetensors_file import SafetensorsFile
 from astrai_train.run import train
 from tests.data.running import TEXT_CONFIG, write_jsonl
 from tests.data.toys import CHATML_GENERATION_TEMPLATE, TRAINING_TEXT, write_bpe_tokenizer
@@ -91,6 +92,17 @@ def run(folder: Path, store: Path, *, resume: bool = False, callbacks=(), **chan
 def weights(folder: Path) -> dict[str, torch.Tensor]:
     """Of the newest checkpoint of a run."""
     return load_model(list_checkpoints(folder / "run")[-1].path).state_dict()
+
+
+def bits(folder: Path) -> dict[str, torch.Tensor]:
+    """Weights and optimizer state of the newest checkpoint of a run."""
+    state = SafetensorsFile(list_checkpoints(folder / "run")[-1].path / "training/optimizer.safetensors")
+    return weights(folder) | dict(state.tensors())
+
+
+def losses(folder: Path) -> list[tuple]:
+    """What training decided in each step, without times."""
+    return [(line["step"], line["loss"], line["lr"], line["grad_norm"]) for line in metrics(folder)]
 
 
 def names(folder: Path) -> list[str]:

@@ -2,19 +2,20 @@
 
 import pytest
 
+from astrai_train.checkpoint import find_model_directory, list_checkpoints, read_model_files
 from astrai_train.checkpoint.marker import write_marker
-from astrai_train.checkpoint.read import find_model_directory, list_checkpoints, read_model_files
 from astrai_train.errors import CheckpointError
 from astrai_train.models import ModelNotFoundError, load_model, save_model
 from tests.train.small_models import lively, tiny
+from tests.train.small_runs import same_bits
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run with three complete checkpoints and what else may lie beside them."""
     run = tmp_path_factory.mktemp("run")
-    for name in ("epoch_0_step_9", "epoch_0_step_10", "epoch_1_step_100"):
-        save_model(lively(tiny()), run / name)
+    for seed, name in enumerate(("epoch_0_step_9", "epoch_0_step_10", "epoch_1_step_100")):
+        save_model(lively(tiny(), seed=seed), run / name)
         (run / name / "training").mkdir()
     (run / "epoch_1_step_100" / "tokenizer.json").write_text("{}")
     for name in ("epoch_1_step_200 (copy)", ".epoch_1_step_300.tmp", "epoch_01_step_400", "epoch_1_step_٣"):
@@ -26,7 +27,7 @@ def run(tmp_path_factory):
 
 def test_complete_checkpoints_oldest_first(run):
     assert [(found.epoch, found.step) for found in list_checkpoints(run)] == [(0, 9), (0, 10), (1, 100)]
-    assert list_checkpoints(run)[0].training.is_dir()
+    assert (list_checkpoints(run)[0].path / "training").is_dir()
     assert list_checkpoints(run / "none") == []
 
 
@@ -49,14 +50,22 @@ def test_a_checkpoint_is_a_model_directory(run):
     assert load_model(run / "epoch_0_step_10").config == tiny()
 
 
+def test_a_run_is_loaded_as_its_newest_checkpoint(run):
+    newest = load_model(run / "epoch_1_step_100").state_dict()
+    assert same_bits(load_model(run).state_dict(), newest)
+    assert same_bits(load_model(str(run)).state_dict(), newest)
+
+
 def test_where_no_model_is(run, tmp_path):
     for path, says in (
         (tmp_path, "an empty directory"),
         (tmp_path / "none", "no such directory"),
+        (run / "metrics.jsonl", "a file"),
         (run / "epoch_0_step_9" / "training", "empty directory"),
     ):
-        with pytest.raises(ModelNotFoundError, match=says):
-            find_model_directory(path)
+        for find in (find_model_directory, load_model):
+            with pytest.raises(ModelNotFoundError, match=f"(?s)no model here.*{says}"):
+                find(path)
     tiny().to_file(tmp_path / "config.json")
     with pytest.raises(ModelNotFoundError, match="no weights"):
         read_model_files(tmp_path)

@@ -195,7 +195,7 @@ def test_weights_that_do_not_fit(tmp_path, change, says):
 
 def test_directories_that_are_no_model(tmp_path):
     for prepare, says in (
-        (lambda: None, "no model configuration"),
+        (lambda: None, "no model here"),
         (lambda: tiny().to_file(tmp_path / "config.json"), "no weights"),
     ):
         prepare()

@@ -7,16 +7,19 @@ import time
 
 import pytest
 
-from astrai_data.load import LoadError
+from astrai_data import Pipeline, PipelineConfig, TokenStore
 from astrai_train.checkpoint.resume import find_saved
-from astrai_train.checkpoint.write import all_checkpoints
+from astrai_train.config import TrainConfig
 from astrai_train.errors import CheckpointError, TrainError
+from astrai_train.models.finding import all_checkpoints
 from astrai_train.models.safetensors_file import SafetensorsFile
+from astrai_train.run import plan_run, train
+from tests.data.running import TEXT_CONFIG, write_jsonl
+from tests.data.toys import write_bpe_tokenizer
 from tests.train.small_runs import (
     TRAIN,
     StopAfter,
     make_chat_store,
-    make_text_store,
     metrics,
     names,
     run,
@@ -200,41 +203,92 @@ def test_other_names_are_no_checkpoints(tmp_path, text_store, two_checkpoints):
     assert (tmp_path / "run" / "epoch_0_step_9 (copy)").exists()
 
 
-OTHER = {
-    "seed": (1, "seed"),
-    "batch_tokens": (192, "samples_per_batch"),
-    "window": (16, "samples"),
-    "model": ("nano", "model"),
+OTHER = {  # what changes -> which settings differ, how they are, how they were
+    "seed": ({"seed": 1}, "seed", "seed 1", "seed 0"),
+    "batch_tokens": (
+        {"batch_tokens": 192},
+        "size of a batch",
+        "batch_tokens 192: 3 rows a batch",
+        "batch_tokens 128: 2 rows a batch",
+    ),
+    "rows_per_batch": (
+        {"batch_tokens": None, "rows_per_batch": 1},
+        "size of a batch",
+        "rows_per_batch 1: 1 row a batch",
+        "batch_tokens 128: 2 rows a batch",
+    ),
+    "window": ({"window": 16}, "window", "window 16", "no window, but whole rows"),
+    "model": (
+        {"model": "nano"},
+        "model",
+        "model nano: vocab_size 453, hidden_size 192,",
+        "vocab_size 512, hidden_size 32,",
+    ),
+    "two": ({"seed": 1, "window": 16}, "seed and window", "seed 1; window 16", "seed 0; no window, but whole rows"),
 }
 
 
-@pytest.mark.parametrize("key", OTHER)
-def test_what_would_make_it_another_run_is_refused(tmp_path, text_store, two_checkpoints, key):
+@pytest.mark.parametrize("how", [train, plan_run])
+@pytest.mark.parametrize("case", OTHER)
+def test_what_would_make_it_another_run_is_refused(tmp_path, text_store, two_checkpoints, case, how):
+    """With what differs, how it is and how it was; a dry run tells it too."""
     shutil.copytree(two_checkpoints / "run", tmp_path / "run")
-    value, word = OTHER[key]
-    changes = {key: value}
-    with pytest.raises(Exception, match=r"(?s)another|does not belong") as caught:
-        run(tmp_path, text_store, max_steps=3, resume=True, **changes)
-    assert word in str(caught.value)
+    changes, names, got, wanted = OTHER[case]
+    config = TrainConfig(**settings(tmp_path, text_store, max_steps=3, **changes))
+    with pytest.raises(TrainError, match=f"^another {names} than the checkpoint's\n") as caught:
+        how(config, resume=True)
+    assert caught.value.where == tmp_path / "run" / "epoch_0_step_2"
+    assert caught.value.got.startswith(got)
+    assert caught.value.wanted.startswith(wanted)
 
 
-def test_another_store_is_refused(tmp_path, two_checkpoints, text_store):
+def test_a_batch_of_the_same_size_may_be_said_otherwise(tmp_path, text_store, two_checkpoints):
     shutil.copytree(two_checkpoints / "run", tmp_path / "run")
-    other = make_text_store(tmp_path / "other", 50)
-    with pytest.raises(LoadError, match="other data"):
+    size = {"batch_tokens": None, "rows_per_batch": 2}
+    assert run(tmp_path, text_store, max_steps=3, resume=True, **size).step == 3
+
+
+@pytest.mark.parametrize("vocabulary", [512, 400])
+def test_another_store_is_refused(tmp_path, two_checkpoints, text_store, vocabulary):
+    """Before it is asked whether it would fit: with another tokenizer it would not."""
+    shutil.copytree(two_checkpoints / "run", tmp_path / "run")
+    source, tokenizer = tmp_path / "in.jsonl", write_bpe_tokenizer(tmp_path / "tokenizer", vocabulary)
+    write_jsonl(source, [{"text": "other words"}])
+    other = tmp_path / "other"
+    Pipeline(PipelineConfig.from_dict(TEXT_CONFIG), [str(source)], str(other), str(tokenizer)).run(workers=1)
+    with pytest.raises(TrainError, match="on another store") as caught:
         run(tmp_path, other, max_steps=3, resume=True)
+    ids = [TokenStore.open(store).store_id[:16] for store in (other, text_store)]
+    assert caught.value.where == tmp_path / "run" / "epoch_0_step_2"
+    assert caught.value.got == f"{other}, whose id is {ids[0]}"
+    assert caught.value.wanted == f"the store with id {ids[1]}; it was {text_store}"
+
+
+def test_a_store_may_be_moved(tmp_path, two_checkpoints, text_store):
+    shutil.copytree(two_checkpoints / "run", tmp_path / "run")
+    moved = shutil.copytree(text_store, tmp_path / "moved")
+    assert run(tmp_path, moved, max_steps=3, resume=True).step == 3
 
 
 def test_settings_that_change_are_told(tmp_path, text_store, two_checkpoints, caplog):
     shutil.copytree(two_checkpoints / "run", tmp_path / "run")
     with caplog.at_level("INFO", "astrai.train"):
-        run(tmp_path, text_store, max_steps=3, resume=True, lr=5e-3)
+        run(tmp_path, text_store, max_steps=3, resume=True, lr=5e-3, threads=1)
     assert "lr 0.01 -> 0.005" in caplog.text
+    assert "epochs" not in caplog.text
     assert "output_dir" not in caplog.text
+    assert "threads" not in caplog.text
+
+
+def test_a_setting_that_was_not_there_before_is_told(tmp_path, text_store, two_checkpoints, caplog):
+    shutil.copytree(two_checkpoints / "run", tmp_path / "run")
+    with caplog.at_level("INFO", "astrai.train"):
+        run(tmp_path, text_store, max_steps=3, resume=True, epochs=2)
+    assert "epochs unset -> 2" in caplog.text
 
 
 def test_another_strategy_is_refused(tmp_path):
     store = make_chat_store(tmp_path / "store")
     run(tmp_path, store, max_steps=1)
-    with pytest.raises(TrainError, match="another strategy"):
+    with pytest.raises(TrainError, match=r"(?s)another strategy.*got: strategy seq.*wanted: strategy sft"):
         run(tmp_path, store, max_steps=2, strategy="seq", resume=True)

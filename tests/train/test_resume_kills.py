@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from astrai_train.checkpoint.resume import find_saved
-from astrai_train.checkpoint.write import all_checkpoints
-from astrai_train.models.safetensors_file import SafetensorsFile
-from tests.train.small_runs import TRAIN, metrics, names, run, same_bits, settings, weights, write_model
+from astrai_train.models.finding import all_checkpoints
+from tests.train.small_runs import TRAIN, bits, losses, metrics, run, same_bits, settings, write_model
 
 RUN = {"epochs": 3, "accumulate": 2, "warmup": 4}
 ENVIRONMENT = {"ASTRAI_KERNELS": "torch", "OMP_NUM_THREADS": "1"}
@@ -33,16 +32,6 @@ def wait_for(process: subprocess.Popen, condition) -> bool:
         if process.poll() is not None:
             return False
     return True
-
-
-def bits(folder) -> dict:
-    """Weights and optimizer state of the newest checkpoint."""
-    state = SafetensorsFile(folder / "run" / names(folder)[-1] / "training/optimizer.safetensors")
-    return weights(folder) | dict(state.tensors())
-
-
-def losses(folder) -> list[tuple]:
-    return [(line["step"], line["loss"], line["lr"], line["grad_norm"]) for line in metrics(folder)]
 
 
 @pytest.fixture(scope="module")

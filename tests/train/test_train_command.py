@@ -42,7 +42,7 @@ def test_a_file_and_options(tmp_path, text_store):
     done = astrai_train("-c", file, "--max_steps", 2, "--lr", "2e-3")
     assert done.returncode == 0, done.stderr
     assert [line["step"] for line in metrics(tmp_path)] == [1, 2]
-    assert "device    cpu (asked for)" in done.stderr
+    assert "device    cpu (asked for), 1 thread\n" in done.stderr
     assert "dtype     float32" in done.stderr
     assert "lr        0.002" in done.stderr
     assert "step 2/2" in done.stderr
@@ -55,6 +55,18 @@ def test_a_file_and_options(tmp_path, text_store):
     assert "goes on from epoch_0_step_2" in done.stderr
     assert "max_steps 2 -> 3" in done.stderr
     assert [line["step"] for line in metrics(tmp_path)] == [1, 2, 3]
+
+
+def test_a_run_that_goes_on_with_its_batch_said_otherwise(tmp_path, text_store):
+    """The checkpoint's `batch_tokens` and the option `--rows-per-batch` are not two sizes at once."""
+    done = astrai_train(*options(tmp_path, text_store, max_steps=1))
+    assert done.returncode == 0, done.stderr
+    again = ["-o", tmp_path / "run", "--resume", "--max-steps", 2, "--rows-per-batch"]
+    done = astrai_train(*again, 1)
+    assert (done.returncode, "wanted: batch_tokens 128: 2 rows a batch" in done.stderr) == (1, True), done.stderr
+    done = astrai_train(*again, 2)
+    assert (done.returncode, "2 of them done" not in done.stderr) == (0, True), done.stderr
+    assert [line["step"] for line in metrics(tmp_path)] == [1, 2]
 
 
 def to_process(process):

@@ -27,6 +27,7 @@ REFUSED = {
     "label_smoothing": [-0.1, 1],
     "workers": [-1],
     "dtype": ["float16", "bf16"],
+    "threads": [0, 2.5, 10**6],
     "keep": [0],
     "checkpoint_every": [-1],
     "validate_every": [-1],
@@ -40,6 +41,7 @@ ACCEPTED = {
     "min_lr_ratio": [0, 1],
     "validation_tokens": [0],
     "keep": [1],
+    "threads": [None, 1, 1024],
 }
 
 
