@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 
 from astrai_data.config.files import placer, read_object
 from astrai_data.config.part import ConfigPart
-from astrai_data.config.problems import Problem, of_validation, shown, unknown_key
+from astrai_data.config.problems import Problem, config_error, of_validation, shown, unknown_key
 from astrai_data.errors import PipelineConfigError
 from astrai_train.errors import TrainConfigError
 
@@ -100,9 +100,9 @@ class TrainConfig(ConfigPart):
         try:
             super().__init__(**keys)
         except ValidationError as error:
-            raise _error(of_validation(type(self), error)) from None
+            raise config_error(of_validation(type(self), error), TrainConfigError, "training") from None
         if problems := list(_problems_between(self)):
-            raise _error(problems)
+            raise config_error(problems, TrainConfigError, "training")
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Self:
@@ -110,7 +110,7 @@ class TrainConfig(ConfigPart):
         if not isinstance(raw, Mapping):
             raise TrainConfigError(_NO_OBJECT, where="the settings", got=shown(raw), wanted="an object", hint=_OBJECT)
         if wrong := [key for key in raw if not isinstance(key, str)]:
-            raise _error([unknown_key(cls, (key,)) for key in wrong])
+            raise config_error([unknown_key(cls, (key,)) for key in wrong], TrainConfigError, "training")
         return cls(**raw)
 
     @classmethod
@@ -167,11 +167,3 @@ def _problems_between(config: TrainConfig) -> Iterator[Problem]:
     if config.warmup >= 1 and config.warmup != int(config.warmup):
         wanted = "a fraction of the steps, below 1, or a whole number of steps"
         yield Problem("warmup", "wrong value", shown(config.warmup), wanted, f"{config.warmup:.0f}")
-
-
-def _error(problems: list[Problem]) -> TrainConfigError:
-    if len(problems) > 1:
-        listed = "".join(f"\n  {number}. {problem}" for number, problem in enumerate(problems, start=1))
-        return TrainConfigError(f"the training configuration has {len(problems)} problems:{listed}")
-    (only,) = problems
-    return TrainConfigError(only.what, where=only.where, got=only.got, wanted=only.wanted, hint=only.hint)

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import ValidationError
 
 from astrai_data.config.part import ConfigPart
-from astrai_data.errors import PipelineConfigError
+from astrai_data.errors import AstraiError, PipelineConfigError
 
 MAX_GOT_CHARS = 120
 WANTED = {
@@ -63,13 +63,15 @@ class Problem:
         return "\n".join([head] + [f"     {name}: {text}" for name, text in lines if text is not None])
 
 
-def config_error(problems: list[Problem]) -> PipelineConfigError:
-    """One error for one or several problems."""
+def config_error(
+    problems: list[Problem], kind: type[AstraiError] = PipelineConfigError, subject: str = "pipeline"
+) -> AstraiError:
+    """One error of a `kind` for one or several problems of the configuration of a `subject`."""
     if len(problems) > 1:
         listed = "".join(f"\n  {number}. {problem}" for number, problem in enumerate(problems, start=1))
-        return PipelineConfigError(f"the pipeline configuration has {len(problems)} problems:{listed}")
+        return kind(f"the {subject} configuration has {len(problems)} problems:{listed}")
     (only,) = problems
-    return PipelineConfigError(only.what, where=only.where, got=only.got, wanted=only.wanted, hint=only.hint)
+    return kind(only.what, where=only.where, got=only.got, wanted=only.wanted, hint=only.hint)
 
 
 def raise_any(problems: Iterable[Problem]) -> None:

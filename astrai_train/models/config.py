@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 
 from astrai_data.config.files import read_object
 from astrai_data.config.part import ConfigPart
-from astrai_data.config.problems import Problem, nearest, of_validation, shown
+from astrai_data.config.problems import config_error, nearest, of_validation, shown
 from astrai_data.errors import AstraiError, PipelineConfigError
 from astrai_data.store.files import write_bytes
 from astrai_train.models.config_checks import problems_between
@@ -95,10 +95,10 @@ class ModelConfig(ConfigPart):
         try:
             super().__init__(**values)
         except ValidationError as error:
-            raise _error(of_validation(type(self), error)) from None
+            raise config_error(of_validation(type(self), error), ModelConfigError, "model") from None
         self.__dict__.update(_resolved(self))
         if problems := list(problems_between(self)):
-            raise _error(problems)
+            raise config_error(problems, ModelConfigError, "model")
         _refuse_later(self.__dict__)
 
     @classmethod
@@ -189,14 +189,6 @@ def _refuse_later(values: Mapping[str, Any]) -> None:
             raise NotSupportedYetError(
                 f"{part}: not supported yet", where=key, got=shown(values[key]), wanted=wanted, hint=hint
             )
-
-
-def _error(problems: list[Problem]) -> ModelConfigError:
-    if len(problems) > 1:
-        listed = "".join(f"\n  {number}. {problem}" for number, problem in enumerate(problems, start=1))
-        return ModelConfigError(f"the model configuration has {len(problems)} problems:{listed}")
-    (only,) = problems
-    return ModelConfigError(only.what, where=only.where, got=only.got, wanted=only.wanted, hint=only.hint)
 
 
 def _in_file(error: AstraiError, path: Path) -> dict[str, Any]:
