@@ -11,11 +11,13 @@ which would otherwise tear up the heap and make long runs need more memory than 
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from itertools import pairwise
 
 import numpy as np
 
 from astrai_data.build import DocumentBatch
-from astrai_data.ragged import Ragged
+from astrai_data.ragged import Ragged, offsets_of
 
 MOST_TOKENS_A_PART = 2**24
 MOST_TOKENS_A_TASK = 2**25
@@ -27,7 +29,7 @@ Key = tuple[str, str | None]
 
 @dataclass(frozen=True)
 class WindowColumns:
-    """The documents of a closed window: what `pack.gather` takes, but for the plan."""
+    """Documents: what `pack.gather` takes, but for the plan."""
 
     tokens: Ragged
     run_lengths: Ragged
@@ -35,6 +37,27 @@ class WindowColumns:
     token_start: np.ndarray
     document: np.ndarray
     flags: np.ndarray
+
+    def take(self, rows: np.ndarray) -> "WindowColumns":
+        """The given documents in the given order, copied."""
+        return WindowColumns(
+            self.tokens.take(rows),
+            self.run_lengths.take(rows),
+            self.run_rules.take(rows),
+            self.token_start[rows],
+            self.document[rows],
+            self.flags[rows],
+        )
+
+    def slice(self, begin: int, end: int) -> "WindowColumns":
+        """Documents `begin` to `end`, not copied."""
+        ragged = (self.tokens, self.run_lengths, self.run_rules)
+        return WindowColumns(
+            *(Ragged(column.values, column.offsets[begin : end + 1]) for column in ragged),
+            self.token_start[begin:end],
+            self.document[begin:end],
+            self.flags[begin:end],
+        )
 
 
 @dataclass
@@ -51,25 +74,20 @@ class Window:
     _tokens: np.ndarray | None = None
     _columns: defaultdict[str, list[np.ndarray]] = field(default_factory=lambda: defaultdict(list))
 
-    def append(self, documents: DocumentBatch, rows: np.ndarray | slice, first: int) -> None:
-        """Take the given rows of a batch; `first` is the ordinal of its first document."""
-        sequence = documents.sequence
-        ragged = [sequence.tokens, sequence.run_lengths, sequence.run_rules]
-        if isinstance(rows, np.ndarray):
-            ragged = [column.take(rows) for column in ragged]
-        tokens, run_lengths, run_rules = ragged
+    def append(self, documents: WindowColumns) -> None:
+        """Take documents; nothing of theirs is held, but copies."""
         added = {
-            "length": tokens.lengths.astype(np.int32),
-            "run_lengths": run_lengths.flat,
-            "run_rules": run_rules.flat,
-            "num_runs": run_lengths.lengths.astype(np.int32),
-            "token_start": documents.token_start[rows],
-            "document": np.arange(first, first + len(documents), dtype=np.int32)[rows],
-            "flags": documents.flags[rows],
+            "length": documents.tokens.lengths.astype(np.int32),
+            "run_lengths": documents.run_lengths.flat.copy(),
+            "run_rules": documents.run_rules.flat.copy(),
+            "num_runs": documents.run_lengths.lengths.astype(np.int32),
+            "token_start": documents.token_start.copy(),
+            "document": documents.document.copy(),
+            "flags": documents.flags.copy(),
         }
         for name, values in added.items():
             self._columns[name].append(values)
-        self._lay(tokens.flat)
+        self._lay(documents.tokens.flat)
 
     def _lay(self, tokens: np.ndarray) -> None:
         end = self.num_tokens + len(tokens)
@@ -97,68 +115,112 @@ class Window:
         )
 
 
+class _Group:
+    """The documents of one key in a batch: rows `begin` to `end` of the batch's grouped columns.
+
+    rows: int64 [n], places of the documents in the batch, rising.
+    lengths: int64 [n], their tokens.
+    """
+
+    def __init__(self, key: Key, begin: int, rows: np.ndarray, lengths: np.ndarray) -> None:
+        self.key, self.begin, self.rows = key, begin, rows
+        self.num_taken = 0
+        self._ends = np.cumsum(lengths)
+
+    def place_of_close(self, num_tokens: int) -> int | None:
+        """The place in the batch of the document with which `num_tokens` more are reached; None: beyond the batch."""
+        taken = int(self._ends[self.num_taken - 1]) if self.num_taken else 0
+        found = int(np.searchsorted(self._ends, taken + num_tokens))
+        return int(self.rows[found]) if found < len(self.rows) else None
+
+    def take_until(self, place: int) -> tuple[int, int]:
+        """Rows of the grouped columns: what was not taken yet of the documents before `place` in the batch."""
+        begin, self.num_taken = self.num_taken, int(np.searchsorted(self.rows, place))
+        return self.begin + begin, self.begin + self.num_taken
+
+
 class Windows:
     """All windows of one task."""
 
     def __init__(self, max_tokens_per_shard: int) -> None:
         self._most = min(max_tokens_per_shard, MOST_TOKENS_A_PART)
         self._open: dict[Key, Window] = {}
-        self._num_documents = 0
+        self._num_documents = self._num_tokens = 0
 
     def add(self, documents: DocumentBatch) -> Iterator[Window]:
         """Take documents; yield each window that they close, in the order in which it happens."""
-        lengths = documents.tokens.lengths
-        keys, number = _keys(documents)
-        begin = 0
-        while begin < len(documents):
-            end = self._first_close(lengths, keys, number, begin)
-            self._append(documents, keys, number, begin, end)
-            begin = end
-            yield from self._full()
+        columns, groups = _grouped(documents, self._num_documents)
+        ends = np.cumsum(documents.tokens.lengths)
         self._num_documents += len(documents)
+        next_closes = self._next_closes(groups)
+        held = self._num_tokens  # of what is open, but for this batch's documents
+        while True:
+            at = int(np.searchsorted(ends, MOST_TOKENS_A_TASK - held))  # the task is full with this document
+            if next_closes and next_closes[0][0] <= at:
+                at, number = heappop(next_closes)
+                group = groups[number]
+                self._append(columns, group, at + 1)
+                window = self._open.pop(group.key)
+                self._note_next_close(next_closes, number, group)
+            elif at < len(ends):
+                for group in groups:
+                    self._append(columns, group, at + 1)
+                window = self._open.pop(max(sorted(self._open, key=_order), key=lambda key: self._open[key].num_tokens))
+                next_closes = self._next_closes(groups)
+            else:
+                break
+            held -= window.num_tokens
+            yield window
+        for group in groups:
+            self._append(columns, group, len(documents))
+        self._num_tokens = held + int(documents.tokens.lengths.sum())
 
     def rest(self) -> Iterator[Window]:
         """Close what is open: train before validation, then by domain, the nameless first."""
         for key in sorted(self._open, key=_order):
             yield self._open.pop(key)
 
-    def _append(self, documents: DocumentBatch, keys: list[Key], number: np.ndarray, begin: int, end: int) -> None:
-        for index, key in enumerate(keys):
-            rows = begin + np.flatnonzero(number[begin:end] == index)
-            if len(rows):
-                whole = len(rows) == len(documents)
-                window = self._open.setdefault(key, Window(*key, self._most))
-                window.append(documents, slice(None) if whole else rows, self._num_documents)
+    def _append(self, columns: WindowColumns, group: _Group, place: int) -> None:
+        """Give the documents of the group that stand before `place` in the batch to its window."""
+        begin, end = group.take_until(place)
+        if begin < end:
+            window = self._open.setdefault(group.key, Window(*group.key, self._most))
+            window.append(columns.slice(begin, end))
 
-    def _first_close(self, lengths: np.ndarray, keys: list[Key], number: np.ndarray, begin: int) -> int:
-        """The document after which the first window must close, counted from `begin` on, or the end of the batch."""
-        held = sum(window.num_tokens for window in self._open.values())
-        ends = [begin + _reach(lengths[begin:], MOST_TOKENS_A_TASK - held)]
-        for index, key in enumerate(keys):
-            rows = begin + np.flatnonzero(number[begin:] == index)
-            held = self._open[key].num_tokens if key in self._open else 0
-            reached = _reach(lengths[rows], self._most - held)
-            ends.append(int(rows[reached - 1]) + 1 if reached <= len(rows) else len(lengths))
-        return min(*ends, len(lengths))
+    def _next_closes(self, groups: list[_Group]) -> list[tuple[int, int]]:
+        """A heap of (place in the batch with which a window closes, number of its group)."""
+        heap: list[tuple[int, int]] = []
+        for number, group in enumerate(groups):
+            self._note_next_close(heap, number, group)
+        return heap
 
-    def _full(self) -> Iterator[Window]:
-        for key in [key for key, window in self._open.items() if window.num_tokens >= self._most]:
-            yield self._open.pop(key)
-        if sum(window.num_tokens for window in self._open.values()) >= MOST_TOKENS_A_TASK:
-            yield self._open.pop(max(sorted(self._open, key=_order), key=lambda key: self._open[key].num_tokens))
+    def _note_next_close(self, heap: list[tuple[int, int]], number: int, group: _Group) -> None:
+        held = self._open[group.key].num_tokens if group.key in self._open else 0
+        if (place := group.place_of_close(self._most - held)) is not None:
+            heappush(heap, (place, number))
 
 
-def _reach(lengths: np.ndarray, wanted: int) -> int:
-    """How many of `lengths` it takes to reach `wanted` tokens; one more than there are if they do not."""
-    return int(np.searchsorted(np.cumsum(lengths), wanted)) + 1
-
-
-def _keys(documents: DocumentBatch) -> tuple[list[Key], np.ndarray]:
-    """((split, domain) pairs, number of each document's pair)."""
+def _grouped(documents: DocumentBatch, first: int) -> tuple[WindowColumns, list[_Group]]:
+    """The columns of a batch, key by key, and the keys' groups; `first` is the ordinal of its first document."""
     pair = documents.domain * 2 + documents.validation
-    occurs = np.bincount(pair) > 0
-    present, number = np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[pair]
-    return [(SPLITS[p % 2], documents.domains[p // 2]) for p in present.tolist()], number
+    order, counts = np.argsort(pair, kind="stable"), np.bincount(pair)
+    present = np.flatnonzero(counts)
+    columns = WindowColumns(
+        documents.sequence.tokens,
+        documents.sequence.run_lengths,
+        documents.sequence.run_rules,
+        documents.token_start,
+        np.arange(first, first + len(documents), dtype=np.int32),
+        documents.flags,
+    )
+    if len(present) > 1:
+        columns = columns.take(order)
+    lengths, bounds = columns.tokens.lengths, offsets_of(counts[present]).tolist()
+    groups = []
+    for number, (begin, end) in zip(present.tolist(), pairwise(bounds), strict=True):
+        key = (SPLITS[number % 2], documents.domains[number // 2])
+        groups.append(_Group(key, begin, order[begin:end], lengths[begin:end]))
+    return columns, groups
 
 
 def _order(key: Key) -> tuple:

@@ -1,5 +1,6 @@
 """Windows: every token of every document comes out once, in order, whatever batches it came in and however long."""
 
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -14,16 +15,16 @@ MOST = 2 * FEW_TOKENS
 DOMAINS = ("a", None)
 
 
-def batch(lengths: np.ndarray, begin: int) -> DocumentBatch:
-    """Documents `begin` and following: domain by turns, tokens that tell the document."""
+def batch(lengths: np.ndarray, begin: int, domains: tuple = DOMAINS) -> DocumentBatch:
+    """Documents `begin` and following: domains by turns, tokens that tell the document."""
     n = len(lengths)
     number = begin + np.arange(n)
     tokens = np.repeat(number, lengths).astype(np.uint16)
     return DocumentBatch(
         input=np.zeros(n, np.int32),
         position=number,
-        domain=(number % 2).astype(np.int32),
-        domains=DOMAINS,
+        domain=(number % len(domains)).astype(np.int32),
+        domains=domains,
         validation=np.zeros(n, bool),
         text_hash=bytes(16 * n),
         text_bytes=lengths,
@@ -76,3 +77,35 @@ def test_windows_do_not_depend_on_batches():
     ways = [[documents for _, documents, _, _ in closed(lengths, num_batches)] for num_batches in (1, 7, 300)]
     assert ways[0] == ways[1] == ways[2]
     assert len(ways[0]) > 3
+
+
+def closed_one_by_one(lengths: list[int], domains: tuple, most: int, most_a_task: int) -> list[list[int]]:
+    """The documents of each window in closing order, by the rule in words."""
+    waiting: dict[str, list[int]] = {}
+    tokens = Counter()
+    found = []
+    for document, length in enumerate(lengths):
+        domain = domains[document % len(domains)]
+        waiting.setdefault(domain, []).append(document)
+        tokens[domain] += length
+        if tokens[domain] < most and tokens.total() < most_a_task:
+            continue
+        if tokens[domain] < most:
+            domain = max(sorted(waiting), key=tokens.__getitem__)
+        found.append(waiting.pop(domain))
+        del tokens[domain]
+    return found + [waiting[domain] for domain in sorted(waiting)]
+
+
+@pytest.mark.parametrize("most", [1, 50, 400, 5_000])
+@pytest.mark.parametrize("num_domains", [1, 7, 90])
+def test_a_window_closes_when_it_or_the_task_is_full(most, num_domains, monkeypatch):
+    monkeypatch.setattr("astrai_data.run.windows.MOST_TOKENS_A_TASK", 1_000)
+    lengths = np.random.default_rng(most).choice([0, 1, 9, 30, 200, 1_500], 400, p=[0.2, 0.2, 0.2, 0.2, 0.19, 0.01])
+    domains = tuple(f"domain {number:02}" for number in range(num_domains))
+    windows, found = Windows(most), []
+    for begin in range(0, 400, 160):
+        part = batch(lengths[begin : begin + 160], begin, domains)
+        found += [window.release().document.tolist() for window in windows.add(part)]
+    found += [window.release().document.tolist() for window in windows.rest()]
+    assert found == closed_one_by_one(lengths.tolist(), domains, most, 1_000)
