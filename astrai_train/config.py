@@ -7,7 +7,7 @@ declarations. Whether data, model and device exist is not looked at: that is the
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationError
 
@@ -41,6 +41,22 @@ class TrainConfig(ConfigPart):
         TrainConfigError: keys that are unknown, missing or wrong; the message lists them all.
     """
 
+    other_names: ClassVar[Mapping[str, str]] = {
+        "learning_rate": "lr",
+        "num_epochs": "epochs",
+        "num_train_epochs": "epochs",
+        "batch_size": "rows_per_batch",
+        "per_device_train_batch_size": "rows_per_batch",
+        "gradient_accumulation_steps": "accumulate",
+        "max_grad_norm": "clip",
+        "warmup_steps": "warmup",
+        "warmup_ratio": "warmup",
+        "save_steps": "checkpoint_every",
+        "save_total_limit": "keep",
+        "eval_steps": "validate_every",
+        "num_workers": "workers",
+    }
+
     schema_url: str | None = Field(None, alias="$schema")
     """For editors; ignored."""
     data: Name
@@ -62,7 +78,7 @@ class TrainConfig(ConfigPart):
     rows_per_batch: Count | None = None
     """Rows or windows of a micro-batch, instead of batch_tokens."""
     window: Count | None = None
-    """Read the store in windows of so many tokens, for stores whose rows are not packed."""
+    """Read the store in windows of so many tokens, packed or not: short ones make quick steps on a CPU."""
     accumulate: Count = 1
     """Micro-batches of an optimizer step; at most those of an epoch."""
     lr: Annotated[float, Field(gt=0)] | None = None

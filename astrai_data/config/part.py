@@ -27,6 +27,8 @@ class ConfigPart(BaseModel):
     """Defaults of version 1 where they differ."""
     refused: ClassVar[Mapping[str, Mapping[str, str]]] = {}
     """Values that someone may expect to work: key -> value -> what to do instead."""
+    other_names: ClassVar[Mapping[str, str]] = {}
+    """What other tools call a key: their name -> ours."""
 
     @classmethod
     def defaults(cls, version: int) -> dict[str, Any]:

@@ -118,7 +118,8 @@ def unknown_key(root: type[ConfigPart], location: Location) -> Problem:
         key_path(location),
         f"unknown key {shown(key)}",
         wanted="one of " + ", ".join(known),
-        hint=" or ".join(filter(None, [nearest(key, known), *elsewhere[:1]])) or "take it out",
+        hint=" or ".join(filter(None, [root.other_names.get(key) or nearest(key, known), *elsewhere[:1]]))
+        or "take it out",
     )
 
 

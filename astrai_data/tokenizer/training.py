@@ -22,6 +22,9 @@ SPECIAL_TOKENS = {
 }
 CHATML = """\
 {% for message in messages %}
+{%- if message['content'] is none %}
+{{- raise_exception('this chat template knows no tool calls, and content is null') }}
+{%- endif %}
 {{ '<|im_start|>' + message['role'] + '\\n' }}
 {%- if message['role'] == 'assistant' %}
 {% generation %}{{ message['content'] + '<|im_end|>' }}{% endgeneration %}

@@ -175,3 +175,10 @@ def test_conversations_are_texts(tmp_path):
     assert (texts.count, texts.num_bytes) == (3, 28)
     assert "1 of 5 records has no field 'messages'" in warnings[0]
     assert "in 2 of 5 records the text is empty" in warnings[1]
+
+
+def test_a_tool_call_is_refused_in_words(trained):
+    calls = [{"type": "function", "function": {"name": "add", "arguments": "{}"}}]
+    asked = [MESSAGES[1], {"role": "assistant", "content": None, "tool_calls": calls}]
+    with pytest.raises(TokenizerError, match="this chat template knows no tool calls"):
+        trained.apply_chat_template(asked, tokenize=False)

@@ -74,6 +74,14 @@ def test_an_unknown_key_is_answered_with_the_nearest():
     assert "max_steps" in caught.value.hint
 
 
+@pytest.mark.parametrize("name", sorted(TrainConfig.other_names))
+def test_the_name_of_another_tool_is_answered_with_ours(name):
+    with pytest.raises(TrainConfigError) as caught:
+        TrainConfig(**NEEDED, **{name: 1})
+    assert caught.value.hint == TrainConfig.other_names[name]
+    assert caught.value.hint in TrainConfig.model_fields
+
+
 def test_a_batch_has_one_size():
     with pytest.raises(TrainConfigError, match="given once"):
         TrainConfig(**NEEDED, batch_tokens=10, rows_per_batch=2)
