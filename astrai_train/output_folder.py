@@ -4,10 +4,12 @@ Training deletes old checkpoints and cuts metrics.jsonl; and a folder with a mod
 being taken for that model, not for the run. So anything else is refused before the first file is written.
 """
 
+import os
 from pathlib import Path
 
 from astrai_data.store import is_temporary
 from astrai_data.store.manifest import FILE_NAME as MANIFEST
+from astrai_data.store.manifest import FORMAT
 from astrai_train.callbacks.metrics_file import FILE_NAME as METRICS
 from astrai_train.checkpoint.read import TOKENIZER
 from astrai_train.errors import TrainError
@@ -22,11 +24,11 @@ def check_folder(output: Path, *, resume: bool) -> None:
     """Refuse a folder in which this run may not write.
 
     Raises:
-        TrainError: it is a token store; it holds a run and `resume` is not set; it holds other things and no run.
+        TrainError: it is no folder and cannot become one; it is a token store or lies in one; it holds a run and
+            `resume` is not set; it holds other things and no run.
     """
-    if (output / MANIFEST).exists():
-        wanted, hint = "a folder without a store", "-o with another folder: `astrai preprocess` may clear this one"
-        raise TrainError("the output folder is a token store", where=output, got=MANIFEST, wanted=wanted, hint=hint)
+    _check_place(output)
+    _check_store(output)
     checkpoints = [checkpoint.path.name for checkpoint in all_checkpoints(output)]
     if checkpoints or (output / METRICS).exists():
         if not resume:
@@ -39,6 +41,51 @@ def check_folder(output: Path, *, resume: bool) -> None:
             wanted="a new or an empty folder, or one with a run; a configuration and logs may lie in it",
             hint=f"-o with another folder, for example {output / 'run'}",
         )
+
+
+def _check_place(output: Path) -> None:
+    if obstacle := _obstacle(output):
+        where, got = obstacle
+        wanted, hint = "a folder, or a name that nothing has yet", "-o with another folder"
+        raise TrainError("the output folder cannot be used", where=where, got=got, wanted=wanted, hint=hint)
+
+
+def _obstacle(output: Path) -> tuple[Path, str] | None:
+    """What keeps `output` from being a folder, and where; None: nothing."""
+    nearest = next((path for path in (output, *output.parents) if os.path.lexists(path)), None)
+    if nearest is None:
+        return None
+    if not os.path.isdir(nearest):
+        return nearest, "a file" if os.path.exists(nearest) else "a link to nothing"
+    missing = output.parts[len(nearest.parts) :]
+    for path in (output, *(nearest / name for name in missing)):  # alone too: of a missing folder nothing else is told
+        try:
+            path.lstat()
+        except FileNotFoundError:
+            continue
+        except OSError as error:  # a name that is too long, a folder that is closed to us
+            return output, os.strerror(error.errno)
+    return None
+
+
+def _check_store(output: Path) -> None:
+    """A run in a store would be in the way of `astrai preprocess --overwrite`."""
+    if (output / MANIFEST).exists():
+        what, store = "the output folder is a token store", output
+    else:
+        what = "the output folder lies in a token store"
+        store = next(filter(_is_store, Path(os.path.realpath(output)).parents), None)
+    if store is not None:
+        wanted, hint = "a folder without a store", "-o with a folder elsewhere: `astrai preprocess` may clear this one"
+        raise TrainError(what, where=output, got=store / MANIFEST, wanted=wanted, hint=hint)
+
+
+def _is_store(folder: Path) -> bool:
+    """Many programs have a `manifest.json`; ours says what it is."""
+    try:
+        return FORMAT.encode() in (folder / MANIFEST).read_bytes()
+    except OSError:
+        return False
 
 
 def _refuse_used(output: Path, found: str) -> None:

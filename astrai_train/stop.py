@@ -4,12 +4,14 @@ The first SIGINT or SIGTERM asks for a stop, which the loop honours before its n
 process at once. The clock is looked at after a step. Afterwards the handlers are those of before.
 """
 
+import logging
 import signal
 import threading
 import time
 from types import FrameType
 
 INTERRUPTED, OUT_OF_TIME = "interrupted", "max_seconds"
+STOPPING = "stopping, with a checkpoint of the last whole step; once more ends at once, without one"
 
 
 class InterruptedStepError(Exception):
@@ -63,3 +65,4 @@ class Stop:
         if self._asked:
             raise KeyboardInterrupt
         self._asked = True
+        logging.getLogger("astrai.train").info(STOPPING)

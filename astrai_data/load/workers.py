@@ -16,6 +16,7 @@ import traceback
 import weakref
 from contextlib import suppress
 from itertools import count
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 
 import numpy as np
@@ -50,7 +51,7 @@ class Workers:
         method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
         context = multiprocessing.get_context(method)
         if method == "forkserver":
-            context.set_forkserver_preload([__name__])  # imported once, not by every worker
+            _start_fork_server(context)
         address = pickle.dumps(stream)
         for worker in range(number):
             reader, writer = context.Pipe(duplex=False)
@@ -86,6 +87,20 @@ class Workers:
         )
 
 
+def _start_fork_server(context) -> None:
+    """Start it with signals blocked, for itself and until a worker knows what to do with them; nothing if it runs.
+
+    Ctrl-C and a scheduler's SIGTERM go to all processes, also to those that are only just starting Python.
+    """
+    context.set_forkserver_preload([__name__])  # imported once, not by every worker
+    resource_tracker.ensure_running()  # it comes with the fork server, and unblocks signals when it starts
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _stop(processes: list, pipes: list[Connection]) -> None:
     for pipe in pipes:
         pipe.close()
@@ -117,6 +132,8 @@ def _send(pipe: Connection, message: Batch | Exception) -> None:
 def work(address: bytes, cursor: Cursor, worker: int, number: int, prefetch: int, pipe: Connection) -> None:
     """What a worker process does with a pickled stream until the other end of its pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle; it closes the pipe
+    if hasattr(signal, "pthread_sigmask"):  # not on Windows
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
     ready: queue.Queue[Batch | Exception] = queue.Queue(prefetch)
     threading.Thread(target=_read_ahead, args=(address, cursor, worker, number, ready), daemon=True).start()
     with suppress(BrokenPipeError, ConnectionResetError):

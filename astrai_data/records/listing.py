@@ -39,6 +39,8 @@ def cannot_open(path: str, error: Exception) -> InputError:
     code = getattr(error, "errno", None)
     got = os.strerror(code) if code else error
     hint = _HINTS.get(code, "mend what the system says, or leave the file out")
+    if code == errno.ENOENT and os.path.islink(path):
+        got, hint = "a link to nothing", "mend or remove it"
     return InputError(
         "an input file cannot be opened", where=path, got=got, wanted="a file that you may read", hint=hint
     )

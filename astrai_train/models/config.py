@@ -6,6 +6,7 @@ the file: see `ModelConfig.from_dict`.
 """
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_args
@@ -125,8 +126,8 @@ class ModelConfig(ConfigPart):
     def from_file(cls, path: str | Path) -> Self:
         """The configuration in a UTF-8 JSON file, as `from_dict` reads it."""
         path = Path(path)
-        if not path.is_file():
-            got = "a folder" if path.is_dir() else "nothing"
+        if not os.path.isfile(path):  # unlike that of Path, False for a name that is too long
+            got = "a folder" if os.path.isdir(path) else "nothing"
             wanted, hint = "config.json of a model directory", "check the path, or take a preset: nano, tiny or small"
             raise ModelNotFoundError("no model configuration", where=path, got=got, wanted=wanted, hint=hint)
         try:

@@ -5,6 +5,7 @@ moment of writing, so a directory with exactly such a name is complete; anything
 somebody made) is passed over.
 """
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ class Checkpoint:
 def all_checkpoints(run: str | Path) -> list[Checkpoint]:
     """The directories in a run's folder that bear a checkpoint's name, complete or damaged, oldest first."""
     run = Path(run)
-    places = [(CHECKPOINT_NAME.fullmatch(path.name), path) for path in (run.iterdir() if run.is_dir() else ())]
+    places = [(CHECKPOINT_NAME.fullmatch(path.name), path) for path in (run.iterdir() if os.path.isdir(run) else ())]
     return sorted(Checkpoint(int(name[2]), int(name[1]), path) for name, path in places if name and path.is_dir())
 
 
@@ -53,10 +54,15 @@ def find_model_directory(path: str | Path) -> Path:
 
 
 def _has_config(path: Path) -> bool:
-    return (path / CONFIG).is_file()
+    return os.path.isfile(path / CONFIG)  # unlike that of Path, False for a name that is too long
 
 
 def _found(path: Path) -> str:
-    if not path.is_dir():
-        return "a file" if path.exists() else "no such directory"
-    return listed(sorted(entry.name for entry in path.iterdir())) or "an empty directory"
+    if os.path.isfile(path):
+        return "a file"
+    try:
+        return listed(sorted(entry.name for entry in path.iterdir())) or "an empty directory"
+    except FileNotFoundError:
+        return "no such directory"
+    except OSError as error:
+        return f"no such directory: {os.strerror(error.errno)}"

@@ -112,7 +112,7 @@ FAILURES = {
     "parquet in gzip": ("t.parquet.gz", "auto", "decompress the file first"),
     "directory without usable files": ("empty", "auto", "give a glob"),
     "directory without files of the format": ("a", "parquet", "of format 'parquet'"),
-    "dangling link": ("links", "auto", "cannot be opened"),
+    "dangling link": ("links", "auto", "a link to nothing"),
 }
 
 

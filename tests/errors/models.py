@@ -151,6 +151,19 @@ ROWS = [
     row("a preset", lambda p: preset("nono", vocab_size=9), "got: nono", "one of nano"),
     row("no folder", lambda p: load_model(p / "no"), "/no", "got: no such directory", kind=ModelNotFoundError),
     row(
+        "a long name",
+        lambda p: load_model(p / ("a" * 300)),
+        "got: no such directory: File name too long",
+        kind=ModelNotFoundError,
+    ),
+    row(
+        "a long name of a configuration",
+        lambda p: ModelConfig.from_file(p / ("a" * 300 + ".json")),
+        "no model configuration",
+        "got: nothing",
+        kind=ModelNotFoundError,
+    ),
+    row(
         "no model",
         lambda p: find_model_directory(p.root),
         "an empty directory",

@@ -141,6 +141,23 @@ def in_the_texts(place: Place) -> None:
     train(place, output_dir=place / "mine")
 
 
+def locked_by_a_folder(place: Place) -> None:
+    """Where the lock is to be, there is a folder."""
+    place.write("run/metrics.jsonl", "")
+    place.write("run/.lock/x", "")
+    train(place, "--resume")
+
+
+def linked(target: str):
+    def fail(place: Place) -> None:
+        link = place / "link"
+        if not link.is_symlink():
+            link.symlink_to(place / target)
+        train(place, output_dir=link)
+
+    return fail
+
+
 def mend_folder(place: Place) -> None:
     place.options = ["-o", place.told("try").rpartition(" ")[2]]
 
@@ -236,10 +253,27 @@ ROWS = [
     row("a device of nobody", lambda p: choose_precision("gpu"), "got: gpu", "cuda:N", "auto"),
     row("a device that is not here", lambda p: choose_precision("cuda:99"), "got: cuda:99", "astrai doctor"),
     row("a used folder", used_folder, "/run", "epoch_", mend=lambda p: p.options.append("--resume")),
-    row("a store for a folder", lambda p: train(p, output_dir=p.store), "manifest.json", "-o with another folder"),
+    row("a store for a folder", lambda p: train(p, output_dir=p.store), "manifest.json", "-o with a folder elsewhere"),
+    row(
+        "a folder in a store",
+        lambda p: train(p, output_dir=p.store / "new" / "run"),
+        "lies in a token store",
+        "/new/run",
+        "store/manifest.json",
+        "-o with a folder elsewhere",
+        mend=lambda p: p.options.extend(["-o", p / "run"]),
+    ),
     row("other things in the folder", in_the_texts, "got: letters, texts.parquet", "/run", mend=mend_folder),
     row("a folder in use", held, "/run", "wait for it, stop it"),
-    row("a folder that cannot be", lambda p: train(p, output_dir=p.texts / "run"), "texts.jsonl/run", kind=StoreError),
+    row("a folder that cannot be locked", locked_by_a_folder, "/run", "Is a directory", kind=StoreError),
+    row("a file for a folder", lambda p: train(p, output_dir=p.texts), "texts.jsonl", "got: a file", "-o with another"),
+    row(
+        "a folder in a file", lambda p: train(p, output_dir=p.texts / "run"), "texts.jsonl\n", "got: a file", "-o with"
+    ),
+    row("a link to nothing", linked("nothing"), "/link", "got: a link to nothing", "-o with another"),
+    row("a link to itself", linked("link"), "/link", "got: a link to nothing", "-o with another"),
+    row("a long name", lambda p: train(p, output_dir=p / ("a" * 300)), "got: File name too long", "-o with another"),
+    row("a long name in a new folder", lambda p: train(p, output_dir=p / "new" / ("a" * 300)), "too long", "-o with"),
     row("a small vocabulary", small_vocabulary, "got: 100", "at least 453", mend=mend_vocabulary),
     row("few positions", few_positions, "max_position_embeddings", "at least ", mend=mend_positions),
     row("another tokenizer", other_tokenizer, "--tokenizer ", "train fresh weights"),

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from astrai_train.checkpoint.resume import find_saved
+from astrai_train.stop import STOPPING
 from astrai_train.strategies import NextToken
 from tests.train.small_runs import (
     TRAIN,
@@ -84,13 +85,16 @@ def test_a_process_hears_a_signal_between_micro_batches(tmp_path, long_steps, no
     options = [
         word for key, value in given.items() if value is not None for word in (f"--{key.replace('_', '-')}", str(value))
     ]
-    process = subprocess.Popen([*TRAIN, *options, "-q"], env=os.environ | ENVIRONMENT)
+    log = tmp_path / "log"
+    with log.open("wb") as out:
+        process = subprocess.Popen([*TRAIN, *options], env=os.environ | ENVIRONMENT, stdout=out, stderr=out)
     deadline = time.monotonic() + DEADLINE_S
     while not ((tmp_path / "run" / "metrics.jsonl").exists() and metrics(tmp_path)):
         assert time.monotonic() < deadline
         time.sleep(0.001)
     process.send_signal(number)  # the second step has just begun
     assert process.wait(DEADLINE_S) == 130
+    assert STOPPING in log.read_text()
     assert [line["step"] for line in metrics(tmp_path)] == [1]
     assert find_saved(tmp_path / "run").step == 1
     (tmp_path / "whole").mkdir()

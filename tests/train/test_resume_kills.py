@@ -89,6 +89,26 @@ def test_ctrl_c_at_a_terminal_and_going_on(tmp_path, text_store, noisy, whole, w
     assert losses(tmp_path) == losses(whole)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("delay_s", [0.05, 0.1])
+def test_a_signal_to_all_while_the_workers_start(tmp_path, text_store, noisy, number, delay_s):
+    given = settings(tmp_path, text_store, model=noisy, workers=2, epochs=100_000)
+    options = [word for key, value in given.items() for word in (f"--{key.replace('_', '-')}", str(value))]
+    process = subprocess.Popen(
+        [*TRAIN, *options], stderr=subprocess.PIPE, text=True, env=os.environ | ENVIRONMENT, start_new_session=True
+    )
+    with process:
+        assert any(line.startswith("output ") for line in process.stderr)
+        time.sleep(delay_s)
+        os.killpg(process.pid, number)
+        _, errors = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 130, errors
+    assert "--resume goes on from here" in errors
+    assert "Traceback" not in errors
+    assert "Fatal" not in errors
+    assert "Aborted" not in errors
+
+
 def test_ctrl_c_twice_ends_at_once_and_older_checkpoints_stand(tmp_path, text_store, noisy):
     process = start(tmp_path, text_store, noisy, checkpoint_every=2, epochs=100_000)
     assert wait_for(process, lambda: len(all_checkpoints(tmp_path / "run")) >= 2)
