@@ -130,7 +130,13 @@ def main() -> None:
 
 
 def _stand_in() -> None:
-    """Give a process that was started with an output closed another, which nobody reads."""
+    """Open what the process was started without, so that no file or socket becomes its standard input or output."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest that is free: this one
+    sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
 

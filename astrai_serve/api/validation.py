@@ -41,8 +41,8 @@ def body_error(finding: dict[str, Any], path: str, content_type: str) -> Request
         return _not_taken_for_json(content_type)
     if kind == "extra_forbidden":
         return _unknown(location, BODIES[path])
-    if kind == "missing" and location:
-        return _missing(location[-1])
+    if kind == "missing":
+        return _missing(location[-1]) if location else _empty()
     return _wrong(".".join(location) or None, finding)
 
 
@@ -62,6 +62,11 @@ def _unknown(location: list[str], body: type[BaseModel]) -> RequestError:
 
 def _missing(name: str) -> RequestError:
     return RequestError("a field is missing", param=name, got=f"no {name}", wanted="this field", hint=HOW[name])
+
+
+def _empty() -> RequestError:
+    what, got, wanted = "the body is empty", "nothing", "one JSON object"
+    return RequestError(what, where=BODY, got=got, wanted=wanted, hint=HOW[BODY])
 
 
 def _wrong(param: str | None, finding: dict[str, Any]) -> RequestError:

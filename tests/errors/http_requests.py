@@ -89,6 +89,7 @@ ROWS = [
     request("no JSON", send("POST", TEXT, "{", content_type="application/json"), "at character 1", "a JSON library"),
     request("bytes", send("POST", TEXT, b"\xff", content_type="application/json"), "codec can't", "in UTF-8"),
     request("a form", send("POST", TEXT, "a=b", content_type="text/plain"), "got: content-type: text/plain", "curl"),
+    request("no body", send("POST", TEXT), "the body is empty", "where: the body", "got: nothing", "fields into {...}"),
     request("a list", send("POST", TEXT, "[]", content_type="application/json"), "got: []", "fields into {...}"),
     request("an unknown field", complete(temprature=1), "where: temprature", "did you mean 'temperature'?"),
     request("a missing field", complete(prompt=None), "got: no prompt", '"prompt": "Once upon a time"'),

@@ -82,6 +82,14 @@ def wait_until(is_so, timeout_s: float = 10) -> None:
         time.sleep(0.005)
 
 
+def is_there(url: str) -> bool:
+    """Whether the server answers at this address."""
+    try:
+        return httpx.get(url, timeout=START_S).status_code == 200  # it listens before the model is loaded
+    except httpx.ConnectError:
+        return False
+
+
 class Server:
     """`astrai serve` in its own process; `url` once it is ready."""
 

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from astrai_serve.api.request_log import MAX_WAITING, LineWriter
-from tests.serve.serving import START_S, Server, served, wait_until
+from tests.serve.serving import START_S, Server, is_there, served, wait_until
 
 CHAT, TEXT = "chat/completions", "completions"
 SERVE = [sys.executable, "-m", "tests.serve.front", "serve"]
@@ -122,13 +122,6 @@ def test_quiet_is_quiet(near, tmp_path):
     with open(tmp_path / "said", "wb") as said, running(near.directory, "--port", port, "-q", stderr=said):
         wait_until(lambda: is_there(f"http://127.0.0.1:{port}/v1/models"), START_S)
     assert (tmp_path / "said").read_bytes() == b""
-
-
-def is_there(url: str) -> bool:
-    try:
-        return httpx.get(url, timeout=START_S).status_code == 200  # it listens before the model is loaded
-    except httpx.ConnectError:
-        return False
 
 
 def fill(pipe: int) -> None:

@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,7 +13,7 @@ import pytest
 import torch
 
 from astrai_train.models import load_model, save_model
-from tests.serve.serving import near_ties, run_front, wait_until, write_model
+from tests.serve.serving import START_S, is_there, near_ties, run_front, wait_until, write_model
 
 CHAT, TEXT = "chat/completions", "completions"
 QUESTION = [{"role": "user", "content": "Hello"}]
@@ -132,3 +134,33 @@ def test_readers_that_do_not_read_hold_nothing(one):
         assert [answer.status_code for answer in answers] == [200] * 20
         for answer in answers:
             answer.close()
+
+
+def close_some() -> None:
+    """As `<&- 2>&-` in a shell."""
+    os.close(0)
+    os.close(2)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="no /proc")
+def test_a_server_whose_error_output_is_closed(toy):
+    """Its socket must not become descriptor 2, which the log of requests and every library write to."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    command = [sys.executable, "-m", "tests.serve.front", "serve", str(toy), "--port", str(port)]
+    process = subprocess.Popen(command, preexec_fn=close_some)
+    try:
+        wait_until(lambda: is_there(f"http://127.0.0.1:{port}/v1/models"), START_S)
+        assert [os.readlink(f"/proc/{process.pid}/fd/{closed}") for closed in (0, 2)] == [os.devnull] * 2
+        assert httpx.get(f"http://127.0.0.1:{port}/health", timeout=20).status_code == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_prompt_from_a_closed_input(toy):
+    done = run_front("generate", toy, "-p", "-", "--max-tokens", 1, preexec_fn=lambda: os.close(0))
+    assert done.returncode == 1
+    assert "error: the prompt is empty" in done.stderr
