@@ -78,6 +78,7 @@ def compare(store: Path, folder: Path, rounds: int, steps: int, count: int) -> f
 
 
 def main() -> None:
+    """Measure, and print the ratios."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6)

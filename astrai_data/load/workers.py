@@ -16,12 +16,12 @@ import traceback
 import weakref
 from contextlib import suppress
 from itertools import count
-from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 
 import numpy as np
 
 from astrai_data.errors import AstraiError
+from astrai_data.fork_server import METHOD, start_fork_server
 from astrai_data.load.batch import Batch
 from astrai_data.load.errors import LoadError
 from astrai_data.load.schedule import Cursor
@@ -48,10 +48,8 @@ class Workers:
         self._turn = count()
         self.close = weakref.finalize(self, _stop, self._processes, self._pipes)
         self.close.atexit = False  # daemons end with this process; a forked copy of it must not end them
-        method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-        context = multiprocessing.get_context(method)
-        if method == "forkserver":
-            _start_fork_server(context)
+        context = multiprocessing.get_context(METHOD)
+        start_fork_server(__name__)
         address = pickle.dumps(stream)
         for worker in range(number):
             reader, writer = context.Pipe(duplex=False)
@@ -85,20 +83,6 @@ class Workers:
             hint="SIGKILL mostly means that memory ran out: use fewer workers or smaller batches; at the start, that "
             "the script lacks `if __name__ == '__main__':`. Iterating again goes on after the last batch",
         )
-
-
-def _start_fork_server(context) -> None:
-    """Start it with signals blocked, for itself and until a worker knows what to do with them; nothing if it runs.
-
-    Ctrl-C and a scheduler's SIGTERM go to all processes, also to those that are only just starting Python.
-    """
-    context.set_forkserver_preload([__name__])  # imported once, not by every worker
-    resource_tracker.ensure_running()  # it comes with the fork server, and unblocks signals when it starts
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        forkserver.ensure_running()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _stop(processes: list, pipes: list[Connection]) -> None:

@@ -15,14 +15,13 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 
 from astrai_data.errors import RunError
+from astrai_data.fork_server import METHOD, start_fork_server
 from astrai_data.run.task import Job, TaskRunner, TaskSpec
 
 DEATHS_PER_TASK = 2
-_METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 
 logger = logging.getLogger("astrai")
 
@@ -59,15 +58,15 @@ def prepare_workers(workers: int) -> None:
     threads = max(1, (os.cpu_count() or 1) // workers)
     for name in ("RAYON_NUM_THREADS", "FASTOKENS_BPE_THREADS"):
         os.environ.setdefault(name, str(threads))
-    if workers > 1 and _METHOD == "forkserver":
-        _start_fork_server()
+    if workers > 1:
+        start_fork_server(__name__)
 
 
 class _Pool:
     """Worker processes, each with a pipe, each working on one task at a time."""
 
     def __init__(self, job: Job, pending: deque[TaskSpec], workers: int, done: Callable[[TaskSpec], None]) -> None:
-        self._context = multiprocessing.get_context(_METHOD)
+        self._context = multiprocessing.get_context(METHOD)
         self._job, self._pending, self._done = job, pending, done
         self._workers = workers
         self._deaths: dict[str, int] = {}
@@ -143,17 +142,6 @@ def _death(exit_code: int | None) -> str:
     if exit_code is None or exit_code >= 0:
         return f"exit code {exit_code}"
     return "killed: out of memory?" if exit_code == -signal.SIGKILL else f"signal {-exit_code}"
-
-
-def _start_fork_server() -> None:
-    """Start it with signals blocked, for itself and the workers; nothing if it runs."""
-    multiprocessing.get_context(_METHOD).set_forkserver_preload([__name__])
-    resource_tracker.ensure_running()  # it comes with the fork server, and unblocks signals when it starts
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        forkserver.ensure_running()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _work(connection: Connection) -> None:

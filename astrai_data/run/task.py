@@ -83,6 +83,7 @@ class _Task:
         self.num_parts = 0
 
     def run(self) -> None:
+        """Read, build, pack and write all of it."""
         reader = TaskReader(
             self.spec.ranges,
             self.runner.builder.fields,

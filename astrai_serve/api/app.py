@@ -71,6 +71,7 @@ def _add_status_routes(app: FastAPI, service: Service) -> None:
     @app.head("/stats", include_in_schema=False)
     @app.get("/stats")
     async def stats() -> Response:
+        """Requests and tokens since the start, and what runs and waits now."""
         scheduler, engine = service.engine.scheduler, service.engine
         return answer(
             {
