@@ -50,7 +50,7 @@ say "7. The proof"
 run astrai inspect "$OUT/store" --verify
 
 say "8. A model, trained on the store"
-run astrai train --data "$OUT/store" --model nano -o "$OUT/model" --window 128 --batch-tokens 1024 --lr 3e-3 --warmup 20 --max-steps 330
+run astrai train --data "$OUT/store" --model nano -o "$OUT/model" --window 128 --batch-tokens 1024 --lr 3e-3 --warmup 20 --max-steps 400
 
 say "9. It goes on with a line of code"
 run astrai generate "$OUT/model" --prompt "import os" --max-tokens 40 --seed 1
