@@ -11,13 +11,12 @@ try:
     import errno
     import importlib
     import os
-    import signal
-    import traceback
-    from types import FrameType
     from typing import Annotated
 
     import typer
     from typer.core import TyperGroup
+
+    from astrai_data import interrupts
 except KeyboardInterrupt:
     sys.exit(130)
 
@@ -107,8 +106,7 @@ def build_app() -> typer.Typer:
 def main() -> None:
     """Run the command line and exit."""
     _stand_in()
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _interrupt)
+    interrupts.listen()
     try:
         _run()
     except KeyboardInterrupt:  # while a command was still being imported
@@ -139,21 +137,6 @@ def _stand_in() -> None:
     sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
-
-
-def _interrupt(signum: int, frame: FrameType | None) -> None:
-    """Ctrl-C; inside an import at its end: compiled modules that are being loaded lose the exception, or crash."""
-    frames = [at for at, _ in traceback.walk_stack(frame)]
-    imports = [at for at in frames if at.f_code.co_filename == "<frozen importlib._bootstrap>"]
-    if not imports:
-        raise KeyboardInterrupt
-
-    def stop(at: FrameType, event: str, _: object) -> None:
-        if event == "return" and at is imports[-1]:
-            sys.setprofile(None)
-            raise KeyboardInterrupt
-
-    sys.setprofile(stop)
 
 
 def _run() -> None:
@@ -189,4 +172,7 @@ def _told(error: Exception) -> Exception | None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    finally:
+        eval("0")  # Python would end us by SIGINT if the last code that ran from a string was interrupted

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import signal
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -56,7 +55,6 @@ def command(
         raise typer.BadParameter(f"{executor!r} is not supported yet; wanted: {', '.join(EXECUTORS)}")
     logging.basicConfig(format="%(message)s")
     logging.getLogger("astrai").setLevel(_level(verbose, quiet))
-    signal.signal(signal.SIGTERM, _interrupt)
     pipeline = _pipeline(config, inputs or [], output_dir, tokenizer, limit)
     if dry_run:
         print_plan(pipeline.plan(update=update, overwrite=overwrite))
@@ -88,11 +86,6 @@ def _pipeline(config: str, inputs: list[str], output: str, tokenizer: str | None
 
 def _level(verbose: bool, quiet: bool) -> int:
     return logging.DEBUG if verbose else logging.ERROR if quiet else logging.INFO
-
-
-def _interrupt(signum: int, frame: object) -> None:
-    """SIGTERM stops a run as Ctrl-C does: workers end, the lock goes, the exit code is 130."""
-    raise KeyboardInterrupt
 
 
 def _cores() -> int:

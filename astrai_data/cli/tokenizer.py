@@ -18,6 +18,7 @@ def train(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the tokenizer that is there.")] = False,
 ) -> None:
     """Train a byte-level BPE tokenizer with a ChatML template on the text of the inputs."""
+    from astrai_data import interrupts
     from astrai_data.inspect.numbers import counted
     from astrai_data.inspect.texts import Texts
     from astrai_data.tokenizer import train_tokenizer
@@ -26,7 +27,8 @@ def train(
     check_vocab_size(vocab_size)
     _check_destination(output, overwrite)
     texts = Texts(inputs, field, warn=lambda text: typer.echo(f"warning: {text}", err=True))
-    tokenizer = train_tokenizer(texts, vocab_size)
+    with interrupts.ending_at_once():
+        tokenizer = train_tokenizer(texts, vocab_size)
     _save(tokenizer, output)
     used = f"{counted(texts.count, 'text')}, {counted(texts.num_bytes, 'byte')}"
     typer.echo(f"{output}: {counted(len(tokenizer), 'token')} from {used}")

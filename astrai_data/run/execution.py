@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from astrai_data import interrupts
 from astrai_data.build import mask_rules, sequence_dtype
 from astrai_data.config import TokenizerSpec
 from astrai_data.errors import RunError
@@ -105,6 +106,7 @@ class Execution:
         ledger.check(self.root)
         check_outcome(self.root, self.plan, ledger)
         self.lease.check()
+        interrupts.check()
         manifest = self._commit(self._run_facts(check, workers, notes))
         self.work.clear()
         return manifest

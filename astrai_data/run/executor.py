@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 
+from astrai_data import interrupts
 from astrai_data.errors import RunError
 from astrai_data.fork_server import METHOD, start_fork_server
 from astrai_data.run.task import Job, TaskRunner, TaskSpec
@@ -77,6 +78,7 @@ class _Pool:
             while self._pending and len(self._busy) < self._workers:
                 self._start()
             while self._busy:
+                interrupts.check()
                 for connection in wait(list(self._busy)):
                     self._hear(connection)
         finally:

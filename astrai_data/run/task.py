@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+from astrai_data import interrupts
 from astrai_data.build import Builder, DocumentBatch
 from astrai_data.config import PipelineConfig
 from astrai_data.ledger import Ledger
@@ -92,6 +93,7 @@ class _Task:
         )
         with closing(self.documents), closing(self.rejects):
             for batch in self._within_limit(reader):
+                interrupts.check()
                 count_records(reader.ranges, batch)
                 for window in self.windows.add(self._build(batch)):
                     self._write(window)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -13,25 +12,9 @@ import pytest
 from astrai_data.tokenizer import find_directory
 from tests.data.running import TEXT_CONFIG, astrai, command, store_id, write_config, write_jsonl
 from tests.data.toys import write_bpe_tokenizer, write_toy_tokenizer
+from tests.e2e.commands import preprocess
 
 COMMANDS = ["preprocess", "inspect", "mask", "export", "schema", "tokenizer"]
-
-
-@pytest.fixture(scope="module")
-def desk(tmp_path_factory):
-    """A folder with one input, one pipeline, one tokenizer and a finished store."""
-    root = tmp_path_factory.mktemp("desk")
-    write_jsonl(root / "in.jsonl", [{"text": f"line {i} of the text"} for i in range(20)])
-    write_config(root / "pipeline.json", TEXT_CONFIG)
-    write_bpe_tokenizer(root / "tok")
-    astrai(*preprocess(root, root / "store"), check=True)
-    return root
-
-
-def preprocess(root, store, **changed) -> list:
-    given = {"input": root / "in.jsonl", "-c": root / "pipeline.json", "--tokenizer": root / "tok"} | changed
-    source = given.pop("input")
-    return ["preprocess", source, "-o", store, *(word for pair in given.items() for word in pair)]
 
 
 def test_help_is_quick():
@@ -56,7 +39,9 @@ def loaded_modules(*arguments) -> set[str]:
 
 
 def test_help_imports_no_package():
-    assert not {"astrai_data", "pyarrow", "duckdb", "tokenizers", "torch"} & loaded_modules("--help")
+    loaded = loaded_modules("--help")
+    assert not {"pyarrow", "duckdb", "tokenizers", "torch"} & loaded
+    assert {name for name in loaded if name.startswith("astrai_")} <= {"astrai_data", "astrai_data.interrupts"}
 
 
 @pytest.mark.parametrize("options", [[], ["--verify"], ["--show", "2"], ["--sql", "select decode(sequence) from rows"]])
@@ -182,23 +167,6 @@ def test_bad_input_is_exit_1_with_a_message_to_act_on(desk, name):
     assert not (desk / "never").exists()
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_is_exit_130_and_goes_on(tmp_path, sent):
-    write_toy_tokenizer(tmp_path / "tok")  # tokenized by the slower backend: there is time to interrupt
-    write_jsonl(tmp_path / "in.jsonl", [{"text": "some text of this record " * 20}] * 8000)
-    write_config(tmp_path / "pipeline.json", TEXT_CONFIG)
-    arguments = preprocess(tmp_path, tmp_path / "s")
-    process = subprocess.Popen(command(*arguments), stderr=subprocess.PIPE, text=True)
-    while not (tmp_path / "s" / ".work" / "plan.json").exists():
-        time.sleep(0.01)
-    process.send_signal(sent)
-    _, said = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert "Traceback" not in said
-    assert not (tmp_path / "s" / ".work" / "lock.json").exists()
-    astrai(*arguments, check=True)
-
-
 def test_two_runs_at_once_one_is_refused(tmp_path):
     write_toy_tokenizer(tmp_path / "tok")
     write_jsonl(tmp_path / "in.jsonl", [{"text": "some text of this record " * 20}] * 8000)
@@ -278,29 +246,3 @@ def test_an_output_that_is_closed(desk, closed):
         command("tokenizer", "show", desk / "tok", "hello"), preexec_fn=lambda: os.close(descriptor), timeout=60
     )
     assert done.returncode == 0
-
-
-LOSING = """
-import signal, sys
-try:
-    signal.raise_signal(signal.SIGINT)
-except KeyboardInterrupt:
-    raise OSError("lost")
-sys.path.remove(__file__.removesuffix("/pyarrow.py"))
-del sys.modules["pyarrow"]
-import pyarrow
-"""
-
-
-@pytest.mark.parametrize("module", ["typer", "pyarrow"])
-def test_interrupted_while_importing_is_exit_130(desk, tmp_path, module):
-    """Compiled modules may lose the exception: this one does if it comes, and fails with another."""
-    (tmp_path / f"{module}.py").write_text(LOSING if module == "pyarrow" else "import signal\nsignal.raise_signal(2)")
-    done = subprocess.run(
-        command("inspect", desk / "store"),
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-        capture_output=True,
-        timeout=60,
-    )
-    assert (done.returncode, done.stderr) == (130, b"")
