@@ -15,6 +15,7 @@ from astrai_data.mask_rule import MaskRule
 from astrai_data.ragged import Ragged
 from astrai_data.records.large_integers import loads
 from astrai_data.tokenizer import ChatRefusal, EncodedChat, Tokenizer
+from astrai_data.tokenizer.conversation import text_of
 
 
 @dataclass(frozen=True)
@@ -143,8 +144,8 @@ def _ruled_spans(
 
 
 def _content_bytes(conversation: object) -> int:
-    """UTF-8 bytes of the message contents that are strings."""
+    """UTF-8 bytes of the message contents that are text."""
     if not isinstance(conversation, list):
         return 0
-    contents = (message.get("content") for message in conversation if isinstance(message, dict))
-    return sum(len(content.encode()) for content in contents if isinstance(content, str))
+    texts = (text_of(message.get("content")) for message in conversation if isinstance(message, dict))
+    return sum(len(text.encode()) for text in texts if text)

@@ -1,5 +1,6 @@
 """What `astrai preprocess` tells while it works and when it has ended."""
 
+import logging
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -38,7 +39,7 @@ def _bar() -> Iterator[Callable[["Progress"], None]]:
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Bar(*columns, console=Console(stderr=True), transient=True) as bar, _logging_above():
         shown = bar.add_task("starting", total=None)
 
         def report(progress: "Progress") -> None:
@@ -46,6 +47,20 @@ def _bar() -> Iterator[Callable[["Progress"], None]]:
             bar.update(shown, total=progress.num_bytes, completed=progress.done_bytes, description=tasks)
 
         yield report
+
+
+@contextmanager
+def _logging_above() -> Iterator[None]:
+    """While a bar is shown, `sys.stderr` is its own and prints above it; what is logged must go there, too."""
+    handlers = [handler for handler in logging.getLogger().handlers if type(handler) is logging.StreamHandler]
+    before = [handler.stream for handler in handlers]
+    for handler in handlers:
+        handler.setStream(sys.stderr)
+    try:
+        yield
+    finally:
+        for handler, stream in zip(handlers, before, strict=True):
+            handler.setStream(stream)
 
 
 def _print_progress(progress: "Progress") -> None:

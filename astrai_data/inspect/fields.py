@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 
 import orjson
 import xxhash
 
 from astrai_data.records import InputFile
 from astrai_data.records.compression import DamagedStreamError, decompress
+from astrai_data.records.json_whole import DamagedJsonError, parse_json
 from astrai_data.records.opening import BLOCK_BYTES, Source, open_input, read_blocks
 
 MAX_NAMES = 12
@@ -50,8 +52,8 @@ def _json_records(source: Source, file: InputFile) -> Iterator[object]:
     blocks = read_blocks(source, file, 0, file.size, xxhash.xxh3_128())
     plain = decompress(blocks, file.compression, BLOCK_BYTES) if file.compression else blocks
     if file.format == "json":
-        value = _parsed(b"".join(plain))
-        yield from value if isinstance(value, list) else [value]
+        with suppress(DamagedJsonError, DamagedStreamError):
+            yield from parse_json(b"".join(plain))
     else:
         yield from map(_parsed, _first_block(plain).splitlines())
 

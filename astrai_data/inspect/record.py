@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from astrai_data.build import Builder, Built
+from astrai_data.build import Builder, Built, untrained_roles
 from astrai_data.build.strips import Strip
 from astrai_data.config import InputSpec, PipelineConfig
 from astrai_data.errors import InputError
@@ -77,7 +77,9 @@ def mask_record(path: str | Path, config: PipelineConfig, tokenizer: Tokenizer) 
         return _lost(builder, outcome, reason, built.refused[0].message if built.refused else None)
     lenient = Builder(config.with_values({"preprocessing.drop_untrained": False}), tokenizer)
     shown = _kept(lenient, lenient.build(record, file.domain, Ledger()))
-    return MaskedRecord(**vars(shown) | {"outcome": outcome, "reason": reason})
+    roles = untrained_roles(config, [record])
+    message = f"{roles.told}; {roles.hint}" if roles else None
+    return MaskedRecord(**vars(shown) | {"outcome": outcome, "reason": reason, "message": message})
 
 
 def _spec(path: str, config: PipelineConfig) -> InputSpec:

@@ -12,7 +12,8 @@ from astrai_data.config import InputSpec
 from astrai_data.errors import InputError
 from astrai_data.inspect.fields import first_records, text_field, told_fields
 from astrai_data.inspect.numbers import counted
-from astrai_data.records import FieldSpec, InputFile, InputRange, RangeReader, cut_inputs, expand_inputs
+from astrai_data.records import FieldSpec, InputFile, InputRange, RangeReader, cut_inputs, find_inputs
+from astrai_data.tokenizer.conversation import text_of
 
 MAX_RECORD_BYTES = 2**26
 
@@ -20,7 +21,8 @@ MAX_RECORD_BYTES = 2**26
 class Texts:
     """Iterates once over the texts of `field` in the files of `inputs`.
 
-    At the end `warn` is told of records without text; if there was none at all, `InputError` is raised.
+    At the end `warn` is told of files of other kinds and of records without text; if there was no text at all,
+    `InputError` is raised.
 
     Attributes:
         count: texts given so far.
@@ -30,7 +32,8 @@ class Texts:
     def __init__(self, inputs: list[str], field: str, warn: Callable[[str], None]) -> None:
         self._inputs, self._warn = inputs, warn
         self._name = field
-        self._files = expand_inputs([InputSpec(path=path) for path in inputs])
+        found = find_inputs([InputSpec(path=path) for path in inputs])
+        self._files, self._passed_over = found.files, found.passed_over
         self.count = self.num_bytes = self._num_read = self._num_empty = 0
         self._rejected: Counter[str] = Counter()
         self._lacking: Counter[int] = Counter()  # number of the file -> its records without the field
@@ -72,7 +75,7 @@ class Texts:
                 wanted=f"records with text in {self._name!r}",
                 hint="name the field that holds the text with --field",
             )
-        for text in passed:
+        for text in [*([str(self._passed_over)] if self._passed_over.names else []), *passed]:
             self._warn(text)
 
     def _told_lacking(self) -> Iterator[str]:
@@ -102,4 +105,4 @@ def _texts(value: str | bytes | None) -> list[str]:
     """The texts in a field: itself, or the contents of a conversation's messages (JSON bytes)."""
     value = orjson.loads(value) if isinstance(value, bytes) else value
     found = [it.get("content") for it in value if isinstance(it, dict)] if isinstance(value, list) else [value]
-    return [text for text in found if text and isinstance(text, str)]
+    return [text for text in map(text_of, found) if text]

@@ -1,6 +1,8 @@
-"""Which format and compression a file has: from its configuration.
+"""Which format and compression a file has: from its configuration, else from its suffix, never from its content.
 
-Else from its suffix, never from its content..
+`PLANNED` formats, and files in other compressions, hold records that we cannot read yet. Where a folder holds one, the
+run stops: its records would be missing from the store. A file of any other suffix is no data as far as we know, and
+passed over with a word.
 """
 
 import difflib
@@ -18,17 +20,16 @@ SUFFIX_FORMATS = {
     ".py": "text",
     ".md": "text",
     ".csv": "csv",
+    ".tsv": "csv",
     ".arrow": "arrow",
 }
 READABLE_SUFFIXES = tuple(suffix for suffix, name in SUFFIX_FORMATS.items() if name in SUPPORTED)
-SUFFIX_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+READABLE_COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+SUFFIX_COMPRESSIONS = READABLE_COMPRESSIONS | {".bz2": "bzip2", ".xz": "xz", ".lz4": "lz4"}
 
 
 def split_suffixes(path: str) -> tuple[str, str | None]:
-    """The lower-case suffix of `path` below its compression ("" if none).
-
-    And the compression (None if plain)..
-    """
+    """The lower-case suffix of `path` below its compression ("" if none), and the compression (None if plain)."""
     name = path.rpartition("/")[2].lower()
     stem, dot, last = name.rpartition(".")
     compression = SUFFIX_COMPRESSIONS.get(dot + last)
@@ -46,6 +47,14 @@ def resolve_format(path: str, declared: str) -> tuple[str, str | None]:
     name = SUFFIX_FORMATS.get(suffix) if declared == "auto" else declared
     if name not in SUPPORTED:
         raise _not_readable(path, name, suffix)
+    if compression not in (None, *READABLE_COMPRESSIONS.values()):
+        raise InputError(
+            "the compression of an input cannot be read",
+            where=path,
+            got=compression,
+            wanted=f"a plain file, or {' or '.join(READABLE_COMPRESSIONS.values())}",
+            hint="decompress the file, or compress it with zstd",
+        )
     if name == "parquet" and compression:
         raise InputError(
             "Parquet inside another compression cannot be read",
@@ -66,6 +75,13 @@ def is_wanted(path: str, declared: str) -> bool:
     return found is not None and declared in ("auto", found)
 
 
+def kind_of(path: str) -> str:
+    """The lower-case suffix of `path` as people say it, compression included: `.png`, `.tar.gz`; "" if none."""
+    suffix, compression = split_suffixes(path)
+    outer = next((outer for outer, name in SUFFIX_COMPRESSIONS.items() if name == compression), "")
+    return suffix + outer
+
+
 def _not_readable(path: str, name: str | None, suffix: str) -> InputError:
     choices = ", ".join(("auto", *SUPPORTED))
     if name is None:
@@ -73,7 +89,7 @@ def _not_readable(path: str, name: str | None, suffix: str) -> InputError:
             "the format of an input cannot be told from its name",
             where=path,
             got=f"suffix {suffix!r}" if suffix else "no suffix",
-            wanted=f"one of {', '.join(READABLE_SUFFIXES)}, each also with {' or '.join(SUFFIX_COMPRESSIONS)}",
+            wanted=f"one of {', '.join(READABLE_SUFFIXES)}, each also with {' or '.join(READABLE_COMPRESSIONS)}",
             hint=f"set `format` in data.inputs to one of: {choices}",
         )
     if name in PLANNED:

@@ -1,7 +1,7 @@
 """Input arguments (paths, directories, globs, URLs) to the planned files of a run, in a fixed order.
 
 A file named by a path or a glob must be readable, or its name is an error; in a directory only files with a known
-suffix are taken, since README and licence files lie beside data everywhere.
+suffix are taken, since pictures and licences lie beside data everywhere. What a directory holds besides is told.
 """
 
 import dataclasses
@@ -10,7 +10,8 @@ from typing import Protocol
 
 from astrai_data.errors import InputError
 from astrai_data.records.formats import READABLE_SUFFIXES, is_wanted, resolve_format
-from astrai_data.records.listing import find_files
+from astrai_data.records.listing import FoundFile, find_files
+from astrai_data.records.passed_over import PassedOver
 
 
 class InputSpec(Protocol):
@@ -47,30 +48,60 @@ class InputFile:
     fields: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """The planned files in order, and what directories hold besides."""
+
+    files: tuple[InputFile, ...]
+    passed_over: PassedOver
+
+
 def expand_inputs(specs: Iterable[InputSpec]) -> list[InputFile]:
-    """The files of all `specs`: arguments in the order given, bytewise by name within one.
+    """The files of `find_inputs`."""
+    return list(find_inputs(specs).files)
+
+
+def find_inputs(specs: Iterable[InputSpec]) -> Inputs:
+    """What all `specs` name: arguments in the order given, bytewise by name within one.
 
     Raises `InputError` for a missing path, a glob without match, a directory without usable files, an unknown format.
     """
-    return [file for spec in specs for file in _expand(spec)]
+    files: list[InputFile] = []
+    others: dict[str, tuple[str, str]] = {}  # URL -> the directory as given, the name below it
+    for spec in specs:
+        wanted, unwanted = _find(spec)
+        files += _planned(wanted, spec)
+        others |= {file.url: (spec.path, file.name) for file in unwanted}
+    for file in files:  # one input may read what another does not
+        others.pop(file.url, None)
+    folders = tuple(dict.fromkeys(folder for folder, _ in others.values()))
+    return Inputs(tuple(files), PassedOver(folders, tuple(name for _, name in others.values())))
 
 
-def _expand(spec: InputSpec) -> Iterator[InputFile]:
+def _find(spec: InputSpec) -> tuple[list[FoundFile], list[FoundFile]]:
+    """The files that `spec` wants, and those that lie in its directory besides."""
     found, is_directory = find_files(spec.path)
-    if is_directory:
-        found = [file for file in found if is_wanted(file.name, spec.format)]
-        if not found:
-            raise _no_usable_files(spec)
+    if not is_directory:
+        return found, []
+    wanted = [file for file in found if is_wanted(file.name, spec.format)]
+    unwanted = [file for file in found if not is_wanted(file.name, spec.format)]
+    if not wanted:
+        raise _no_usable_files(spec, unwanted)
+    return wanted, unwanted
+
+
+def _planned(found: list[FoundFile], spec: InputSpec) -> Iterator[InputFile]:
     for file in sorted(found, key=lambda file: file.name.encode()):
         format_name, compression = resolve_format(file.url, spec.format)
         yield InputFile(*file, format_name, compression, spec.domain, dict(spec.fields))
 
 
-def _no_usable_files(spec: InputSpec) -> InputError:
+def _no_usable_files(spec: InputSpec, unwanted: list[FoundFile]) -> InputError:
+    held = PassedOver((spec.path,), tuple(file.name for file in unwanted))
     return InputError(
         "a directory holds no file that can be read",
         where=spec.path,
-        got="no such file in it or below it",
+        got=held.told if unwanted else "no files in it or below it",
         wanted=f"a file ending in one of {', '.join(READABLE_SUFFIXES)} (plain, .gz or .zst)"
         + ("" if spec.format == "auto" else f" and of format {spec.format!r}"),
         hint="to read files with other suffixes, give a glob and set `format`",

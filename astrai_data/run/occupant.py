@@ -10,7 +10,7 @@ from astrai_data.errors import RunError, StoreError
 from astrai_data.run.plan import RunPlan
 from astrai_data.run.reuse import CHANGED, obstacle
 from astrai_data.run.work import WorkFolder
-from astrai_data.store import Manifest, TokenStore, is_temporary, meta_folder
+from astrai_data.store import Manifest, TokenStore, finished, is_temporary, meta_folder, read_task
 
 OUR_NAMES = frozenset({"manifest.json", "meta", "data", "rejects", ".work"})
 
@@ -94,8 +94,11 @@ def is_finished(occupant: Occupant, plan: RunPlan) -> bool:
 
 
 def check_may_go_on(root: Path, occupant: Occupant, plan: RunPlan, *, update: bool, overwrite: bool) -> None:
-    """Raise `RunError` unless the plan continues, updates or may replace what is there."""
-    if overwrite or occupant.config_hash is None:
+    """Raise `RunError` unless the plan continues, updates or may replace what is there.
+
+    Work that has kept nothing, such as a run's that failed for it, is no loss: any plan may take its place.
+    """
+    if overwrite or occupant.config_hash is None or not _has_kept(root, occupant):
         return
     if occupant.config_hash != plan.config_hash:
         kind = "a store" if occupant.manifest else "unfinished work"
@@ -110,6 +113,12 @@ def check_may_go_on(root: Path, occupant: Occupant, plan: RunPlan, *, update: bo
         _check_inputs(root, occupant, plan, update=update)
     elif not update and _has_changed(root, occupant, plan):
         raise _other_inputs(root, "files whose content has changed", update=False)
+
+
+def _has_kept(root: Path, occupant: Occupant) -> bool:
+    """Whether there is a store, or a finished task of an unfinished run that kept a document."""
+    done = (key for key in occupant.notes if finished(root, key))
+    return occupant.manifest is not None or any(read_task(root, key).num_documents for key in done)
 
 
 def _check_inputs(root: Path, occupant: Occupant, plan: RunPlan, *, update: bool) -> None:

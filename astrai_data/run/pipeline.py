@@ -55,6 +55,7 @@ class Pipeline:
         with told_plainly(self.root):
             plan = self._prepare()[2]
             self._finished(plan, update=update, overwrite=overwrite)
+            _tell_passed_over(plan)
             return plan
 
     def run(
@@ -94,6 +95,7 @@ class Pipeline:
             with Lease(self.root, executor="local", config_hash=plan.config_hash, plan_hash=plan.plan_hash) as lease:
                 if (manifest := self._finished(plan, **allowed)) is not None:  # by a run that ended meanwhile
                     return manifest
+                _tell_passed_over(plan)
                 work = Execution(
                     self.root,
                     plan,
@@ -156,6 +158,11 @@ def _check_inside(root: Path, plan: RunPlan) -> None:
     repeated = [url for url, count in Counter(file.url for file in plan.files).items() if count > 1]
     if repeated:
         logger.warning("given more than once, and read as often: %s", ", ".join(repeated[:3]))
+
+
+def _tell_passed_over(plan: RunPlan) -> None:
+    if plan.passed_over.names:
+        logger.warning("%s", plan.passed_over)
 
 
 @contextmanager

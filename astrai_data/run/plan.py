@@ -14,7 +14,7 @@ import xxhash
 
 from astrai_data.config import PipelineConfig
 from astrai_data.errors import PipelineConfigError
-from astrai_data.records import InputFile, InputRange, cut_inputs, expand_inputs
+from astrai_data.records import InputFile, InputRange, PassedOver, cut_inputs, find_inputs
 from astrai_data.run.task import TaskSpec
 from astrai_data.store import canonical_json, config_hash, plan_hash
 from astrai_data.tokenizer import Tokenizer
@@ -22,13 +22,14 @@ from astrai_data.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What is to be done: the input files in order, and the tasks over them."""
+    """What is to be done: the input files in order, the tasks over them, and what folders of inputs hold besides."""
 
     config: PipelineConfig
     config_hash: str
     files: tuple[InputFile, ...]
     tasks: tuple[TaskSpec, ...]
     task_inputs: tuple[tuple[int, ...], ...]
+    passed_over: PassedOver
 
     @cached_property
     def plan_hash(self) -> str:
@@ -56,7 +57,8 @@ def make_plan(config: PipelineConfig, tokenizer: Tokenizer) -> RunPlan:
             wanted="at least one file, folder, glob or URL",
             hint="astrai preprocess INPUT... -o STORE -c PIPELINE --tokenizer DIR",
         )
-    files = expand_inputs(list(config.data.inputs))
+    found = find_inputs(config.data.inputs)
+    files = list(found.files)
     hashed = config_hash(config.hashed_form(), tokenizer.ids_sha256, tokenizer.template_sha256)
     groups = cut_inputs(files)
     if config.preprocessing.max_items:  # a limit counts over all inputs, in order
@@ -64,7 +66,7 @@ def make_plan(config: PipelineConfig, tokenizer: Tokenizer) -> RunPlan:
     seen: Counter[str] = Counter()
     tasks = tuple(_task(hashed, files, group, seen) for group in groups)
     inputs = tuple(tuple(span.file for span in group) for group in groups)
-    return RunPlan(config, hashed, tuple(files), tasks, inputs)
+    return RunPlan(config, hashed, found.files, tasks, inputs, found.passed_over)
 
 
 def with_inputs(config: PipelineConfig, inputs: list[str]) -> PipelineConfig:

@@ -1,8 +1,11 @@
-"""A sample of the input's own text, for checking the accelerated tokenizer against the true one."""
+"""A sample of the input: of its text, to check the accelerated tokenizer against the true one, and of its records."""
 
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
 
 import orjson
+import pyarrow as pa
 
 from astrai_data.build import wanted_fields
 from astrai_data.errors import InputError
@@ -19,21 +22,27 @@ def sample_texts(plan: RunPlan, num_chars: int) -> list[str]:
     Fields are read as the pipeline reads them; of a conversation, the strings in it. Files that cannot be read are
     passed over: the run will say what is wrong with them.
     """
+    readers = _readers(plan)
+    texts: list[str] = []
+    for reader in readers:
+        texts += _some(reader, num_chars // len(readers))
+    return texts
+
+
+def sample_records(plan: RunPlan) -> Iterator[pa.RecordBatch]:
+    """The first records, a block of 2 MiB, of each of these ranges."""
+    for reader in _readers(plan):
+        with suppress(InputError, OSError):
+            yield from (chunk.columns for chunk in islice(reader, 1))
+
+
+def _readers(plan: RunPlan) -> list[RangeReader]:
+    """Of ranges spread evenly over the whole input, and the fields that become tokens."""
     spans = [entry for task in plan.tasks for entry in task.ranges]
     chosen = [spans[i * len(spans) // MOST_RANGES] for i in range(MOST_RANGES)] if len(spans) > MOST_RANGES else spans
-    texts: list[str] = []
-    for file, span in chosen:
-        fields = [field for field in wanted_fields(plan.config) if field.kind in ("text", "json")]
-        reader = RangeReader(
-            file,
-            span.begin,
-            span.end,
-            fields,
-            max_record_bytes=plan.config.data.max_record_bytes,
-            allow_damaged=True,
-        )
-        texts += _some(reader, num_chars // len(chosen))
-    return texts
+    fields = [field for field in wanted_fields(plan.config) if field.kind in ("text", "json")]
+    limits = {"max_record_bytes": plan.config.data.max_record_bytes, "allow_damaged": True}
+    return [RangeReader(file, span.begin, span.end, fields, **limits) for file, span in chosen]
 
 
 def _some(reader: RangeReader, num_chars: int) -> list[str]:

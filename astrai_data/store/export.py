@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from astrai_data.errors import StoreError
+from astrai_data.records.formats import SUFFIX_FORMATS, split_suffixes
 from astrai_data.store.export_jsonl import write_jsonl
 from astrai_data.store.export_reference import write_reference
 from astrai_data.store.files import TEMPORARY_SUFFIX
@@ -15,24 +16,29 @@ from astrai_data.store.token_store import TokenStore
 FORMATS = ("reference", "jsonl")
 
 
+def format_of(dest: str | Path) -> str:
+    """The format that the name of a destination stands for: `jsonl` for .jsonl and .ndjson, else `reference`."""
+    return "jsonl" if SUFFIX_FORMATS.get(split_suffixes(str(dest))[0]) == "jsonl" else "reference"
+
+
 def export_store(
-    store: TokenStore, dest: str | Path, to: str = "reference", *, skip_special_tokens: bool = False
+    store: TokenStore, dest: str | Path, to: str | None = None, *, skip_special_tokens: bool = False
 ) -> int:
     """Write `store` (the split it was opened with) to `dest` in another format, whole or not at all.
 
     Args:
         store: what to export.
         dest: a folder that is missing or empty (`reference`), or a file that is missing (`jsonl`).
-        to: one of `FORMATS`.
+        to: one of `FORMATS`; None: `format_of` the destination.
         skip_special_tokens: leave special tokens out of the text (`jsonl`).
 
     Returns:
         Shard directories, or lines, written.
 
     Raises:
-        StoreError: an unknown format, something at `dest`, or values that do not fit.
+        StoreError: an unknown format, a name of a compressed file, something at `dest`, or values that do not fit.
     """
-    dest = Path(dest)
+    dest, to = Path(dest), to or format_of(dest)
     _check(dest, to, Path(store.root))
     dest.parent.mkdir(parents=True, exist_ok=True)
     temporary = dest.with_name(f".{dest.name}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
@@ -52,7 +58,7 @@ def export_store(
 def _check(dest: Path, to: str, store_root: Path) -> None:
     if to not in FORMATS:
         near = difflib.get_close_matches(to, FORMATS, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"leave --to out for {FORMATS[0]!r}"
+        hint = f"did you mean {near[0]!r}?" if near else "leave --to out: a name ending in .jsonl means jsonl"
         raise StoreError("unknown export format", where="--to", got=to, wanted=" or ".join(FORMATS), hint=hint)
     if dest.absolute().is_relative_to(store_root.absolute()):
         raise StoreError(
@@ -61,6 +67,15 @@ def _check(dest: Path, to: str, store_root: Path) -> None:
             got=f"a place in the store {store_root}",
             wanted="a place outside",
             hint="choose another destination",
+        )
+    compression = split_suffixes(str(dest))[1]
+    if to == "jsonl" and compression:
+        raise StoreError(
+            "an export to JSON lines is not compressed",
+            where=dest,
+            got=f"the name of a {compression} file",
+            wanted="a name without the suffix of a compression",
+            hint=f"export to {dest.with_suffix('')}, and compress that",
         )
     empty_folder = to == "reference" and dest.is_dir() and not any(dest.iterdir())
     if dest.exists() and not empty_folder:

@@ -1,4 +1,4 @@
-"""Finding a store: from an address to a manifest, or to an error that says what stands there instead."""
+"""Finding a store and a split of it: from an address to a manifest, or to an error that says what stands there."""
 
 from pathlib import Path
 
@@ -41,6 +41,21 @@ def read_manifest(root: Path) -> tuple[Manifest, str]:
     except OSError as error:
         raise _no_store(root, error) from error
     return Manifest.from_bytes(data, root / FILE_NAME), sha256_hex(data)
+
+
+def split_counts(manifest: Manifest, split: str | None, root: Path) -> dict:
+    """`num_rows`, `num_tokens`, ... of a split of the store at `root`; of all splits together if `split` is None.
+
+    Raises:
+        StoreError: the store has no such split.
+    """
+    if split is None:
+        return manifest.totals
+    by_split = {entry["split"]: entry for entry in manifest.splits}
+    if split not in by_split:
+        wanted = " or ".join(by_split)
+        raise StoreError("the store has no such split", where=root, got=split, wanted=wanted, hint=SPLITS)
+    return by_split[split]
 
 
 def _no_store(root: Path, error: OSError) -> StoreError:

@@ -18,8 +18,7 @@ from astrai_data.pack.segments import Segments
 from astrai_data.ragged import Ragged
 from astrai_data.store.columns import read_column
 from astrai_data.store.documents import iterate_rejects, read_documents
-from astrai_data.store.locate import SPLITS, local_root, read_manifest
-from astrai_data.store.manifest import Manifest
+from astrai_data.store.locate import SPLITS, local_root, read_manifest, split_counts
 from astrai_data.store.part import Part
 from astrai_data.store.row import Row, RowBatch, empty_batch, join
 from astrai_data.store.segments_file import SEGMENTS, read_segments
@@ -46,7 +45,7 @@ class TokenStore:
     def __init__(self, root: Path, split: str | None, max_open_parts: int) -> None:
         self.root, self.split, self._max_open_parts = root, split, max_open_parts
         self.manifest, self.store_id = read_manifest(root)
-        self._counts = _counts(self.manifest, split, root)
+        self._counts = split_counts(self.manifest, split, root)
         self.shards = Shards(self.table("shards"), split)
         self._mode = self.manifest.position_ids_mode
         self._trained = np.array([rule.trained for rule in self.manifest.mask_rules], bool)
@@ -236,16 +235,6 @@ def _reopen(root: str, split: str | None, max_open_parts: int, store_id: str) ->
             hint="open it anew",
         )
     return store
-
-
-def _counts(manifest: Manifest, split: str | None, root: Path) -> dict:
-    if split is None:
-        return manifest.totals
-    by_split = {entry["split"]: entry for entry in manifest.splits}
-    if split not in by_split:
-        wanted = " or ".join(by_split)
-        raise StoreError("the store has no such split", where=root, got=split, wanted=wanted, hint=SPLITS)
-    return by_split[split]
 
 
 def _joined(pieces: list[np.ndarray]) -> np.ndarray:

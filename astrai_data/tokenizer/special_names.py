@@ -4,6 +4,7 @@ from difflib import get_close_matches
 
 from astrai_data.errors import TokenizerError
 from astrai_data.tokenizer.chat_template import ChatTemplate
+from astrai_data.tokenizer.codec import Codec
 from astrai_data.tokenizer.special_text import SpecialStrings
 
 STANDARD_NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
@@ -29,18 +30,18 @@ def look_up(name: str, special_tokens: dict[str, str], ids: dict[str, int]) -> s
     raise AttributeError(f"the tokenizer has no {name!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
 
 
-def find_stop_tokens(
-    config: dict, special_tokens: dict[str, str], template: ChatTemplate | None, strings: SpecialStrings
-) -> list[str]:
-    """The tokens that end an answer: `stop_tokens` of the configuration file if it is there, else EOS and end of turn.
+def find_stop_ids(config: dict, codec: Codec, template: ChatTemplate | None) -> list[int]:
+    """Ids that end an answer: `stop_tokens` of the configuration file if it is there, else EOS and end of turn.
 
     The end of turn is `eot_token` of the special tokens, and what the template puts right after an answer.
     """
-    stated = config.get("stop_tokens")
+    stated, vocabulary = config.get("stop_tokens"), codec.vocabulary
     if isinstance(stated, list):
-        return [token for token in stated if isinstance(token, str)]
-    found = [special_tokens.get("eos_token"), special_tokens.get("eot_token"), _end_of_turn(template, strings)]
-    return [token for token in dict.fromkeys(found) if token is not None]
+        tokens = [token for token in stated if isinstance(token, str)]
+    else:
+        named = (vocabulary.named.get(name) for name in ("eos_token", "eot_token"))
+        tokens = dict.fromkeys([*named, _end_of_turn(template, codec.strings)])
+    return [vocabulary.ids[token] for token in tokens if token in vocabulary.ids]
 
 
 def _end_of_turn(template: ChatTemplate | None, strings: SpecialStrings) -> str | None:

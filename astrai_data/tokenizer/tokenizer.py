@@ -19,7 +19,7 @@ from astrai_data.tokenizer.codec import Codec
 from astrai_data.tokenizer.controls import raise_refused
 from astrai_data.tokenizer.conversation import ChatRefusal
 from astrai_data.tokenizer.files import TokenizerFiles, in_folder, read_files, write_files
-from astrai_data.tokenizer.special_names import find_stop_tokens, look_up
+from astrai_data.tokenizer.special_names import find_stop_ids, look_up
 from astrai_data.tokenizer.template_set import TemplateSet, not_loaded
 
 
@@ -109,6 +109,7 @@ class Tokenizer:
     max_id = property(attrgetter("_loaded.vocabulary.max_id"), doc="int: the largest id.")
     is_byte_level = property(attrgetter("_loaded.vocabulary.is_byte_level"), doc="bool: tokens stand for fixed bytes.")
     has_normalizer = property(attrgetter("_loaded.vocabulary.has_normalizer"), doc="bool: text is changed at first.")
+    added_tokens = property(attrgetter("_loaded.vocabulary.added_strings"), doc="list[str]: cut out of text at first.")
     token_bytes = property(attrgetter("_loaded.token_bytes"), doc="Ragged uint8, one row an id (byte-level only).")
     post_prefix = property(attrgetter("_loaded.post_prefix"), doc="tuple[int, ...]: ids put in front of a sequence.")
     post_suffix = property(attrgetter("_loaded.post_suffix"), doc="tuple[int, ...]: ids put behind a sequence.")
@@ -122,23 +123,13 @@ class Tokenizer:
         return dict(self._codec.vocabulary.named if self._codec else self._files.special_tokens)
 
     @property
-    def added_tokens(self) -> list[str]:
-        """The strings that are cut out of a text before the model sees it, in the order of the file."""
-        return [token.content for token in self._loaded.vocabulary.added]
-
-    @property
     def stop_ids(self) -> list[int]:
         """Ids that end an answer: EOS and end of turn, or the configuration file's `stop_tokens`; [] before loading."""
-        if self._codec is None:
-            return []
-        template = self._templates.choose(None)
-        tokens = find_stop_tokens(self._files.config, self.special_tokens, template, self._codec.strings)
-        return [self._ids[token] for token in tokens if token in self._ids]
+        return find_stop_ids(self._files.config, self._codec, self._templates.choose(None)) if self._codec else []
 
     def id_to_token(self, token_id: int) -> str | None:
         """The token's string as the vocabulary spells it; None if the id is not used."""
-        tokens = self._loaded.vocabulary.tokens
-        return tokens[token_id] if 0 <= token_id < len(tokens) else None
+        return self._loaded.vocabulary.token(token_id)
 
     def token_to_id(self, token: str) -> int | None:
         """The id of a token string; None if it is not in the vocabulary."""

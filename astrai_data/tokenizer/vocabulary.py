@@ -94,6 +94,15 @@ class Vocabulary:
             tokens[index] = token
         return tokens
 
+    def token(self, token_id: int) -> str | None:
+        """The string of an id; None if it is not used."""
+        return self.tokens[token_id] if 0 <= token_id < len(self.tokens) else None
+
+    @property
+    def added_strings(self) -> list[str]:
+        """The strings of the added tokens, in file order."""
+        return [token.content for token in self.added]
+
     @cached_property
     def max_id(self) -> int:
         """The largest id, -1 for an empty vocabulary."""

@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from astrai_data.tokenizer.conversation import TEXT_PART, ContentPartError, join_parts
 from astrai_serve.engine import SamplingParams
 from astrai_serve.engine.sampling_params import MAX_SEED
 from astrai_serve.errors import RequestError
@@ -190,14 +191,9 @@ def _with_plain_content(index: int, message: dict[str, Any]) -> dict[str, Any]:
     content = message.get("content")
     if not isinstance(content, list):
         return message
-    texts = [_text_of(part, f"messages.{index}.content.{place}") for place, part in enumerate(content)]
-    return {**message, "content": "".join(texts)}
-
-
-def _text_of(part: Any, where: str) -> str:
-    if isinstance(part, dict) and part.get("type") == "text" and isinstance(part.get("text"), str):
-        return part["text"]
-    got = part.get("type", "no type") if isinstance(part, dict) else type(part).__name__
-    wanted = '{"type": "text", "text": "..."}'
-    hint = "leave the part out, or say in words what is in it"
-    raise RequestError("only text parts can be read", param=where, got=repr(got), wanted=wanted, hint=hint)
+    try:
+        return {**message, "content": join_parts(content)}
+    except ContentPartError as error:
+        where, hint = f"messages.{index}.content.{error.place}", "leave the part out, or say in words what is in it"
+        told = {"got": error.got, "wanted": TEXT_PART, "hint": hint}
+        raise RequestError("only text parts can be read", param=where, **told) from None

@@ -14,6 +14,8 @@ import xxhash
 from astrai_data import PipelineConfig
 from astrai_data.config import Section
 
+from .odd_sources import with_texts
+
 KNOWN_ROLES = ("system", "developer", "user", "assistant", "tool")
 Rule = tuple[str, bool]
 Token = tuple[int, Rule, bool]
@@ -129,7 +131,7 @@ class DocumentModel:
     def _build(self, document: Document, record: dict) -> None:
         strips, last_trained, skipped, refused = [], None, "missing_field", None
         for section in self.sections:
-            value, strip, text, why = record.get(section.field), [], "", None
+            value, strip, text, why = with_texts(record.get(section.field)), [], "", None
             if section.template and value is not None:
                 document.num_bytes += _content_bytes(value)
                 strip, text, why = self._chat(section, value)

@@ -85,6 +85,19 @@ def _size(value: str | None, kind: str) -> int:
     return 0 if value is None else len(orjson.dumps(value) if kind == "json" else value.encode())
 
 
+def with_texts(value: object) -> object:
+    """A conversation in which a content that is a list of text parts is their text; any other value as it is."""
+    return [_with_text(message) for message in value] if isinstance(value, list) else value
+
+
+def _with_text(message: object) -> object:
+    try:
+        is_text = all(part["type"] == "text" for part in message["content"])
+        return message | {"content": "\n".join(part["text"] for part in message["content"])} if is_text else message
+    except (TypeError, KeyError):  # a string's letters have no type
+        return message
+
+
 SPECIALS = ["<|eos|>", "<|im_end|>", "[E]", "a [B] b", "[P]", "say <|bos|>", "<|eos|>\U00100000", "[E]\U00100001"]
 WORDS = st.text(st.characters(codec="utf-8"), max_size=20)
 LETTERS = st.text("abc <|[E]>\n", max_size=8)
@@ -94,8 +107,18 @@ LONG = st.builds(
 TEXTS = st.one_of(WORDS, LETTERS, LONG, st.sampled_from([*SPECIALS, "", " \n\t", "\u2003", "plain words here"]))
 OTHERS = st.sampled_from([0, -7, 2.5, True, [], {}, ["a"], {"b": [None, "c"]}, "not a list"])
 CONTENTS = st.one_of(WORDS, LETTERS, st.sampled_from([*SPECIALS, "", " \n", "Hello there.", "user"]))
-MESSAGES = st.fixed_dictionaries({"role": st.sampled_from(ROLES), "content": CONTENTS}, optional={"name": st.none()})
-BROKEN_MESSAGES = st.sampled_from([7, None, {"content": "x"}, {"role": 5, "content": "x"}, {"role": "user"}])
+PARTS = st.lists(
+    st.fixed_dictionaries({"type": st.just("text"), "text": CONTENTS}, optional={"x": st.none()}), max_size=3
+)
+MESSAGES = st.fixed_dictionaries(
+    {"role": st.sampled_from(ROLES), "content": st.one_of(CONTENTS, CONTENTS, PARTS)}, optional={"name": st.none()}
+)
+BROKEN_MESSAGES = st.sampled_from(
+    [
+        *(7, None, {"content": "x"}, {"role": 5, "content": "x"}, {"role": "user"}),
+        *({"role": "user", "content": [part]} for part in ("x", {"type": "image_url"}, {"type": "text", "text": None})),
+    ]
+)
 CHATS = st.one_of(
     st.lists(MESSAGES, max_size=4),
     st.lists(MESSAGES, min_size=1, max_size=4),

@@ -247,6 +247,36 @@ def test_only_free_destinations(tmp_path, sample):
         export_store(store, tmp_path / "new", "json")
 
 
+@pytest.mark.parametrize(
+    ("name", "to", "made"),
+    [
+        ("x.jsonl", None, "file"),
+        ("x.NDJSON", None, "file"),
+        ("x.jsonl", "reference", "folder"),
+        ("x", "jsonl", "file"),
+        ("x", None, "folder"),
+        ("jsonl", None, "folder"),
+        ("x.jsonl.d", None, "folder"),
+        ("x.jsonl.gz", "reference", "folder"),
+    ],
+)
+def test_the_name_of_the_destination_tells_the_format(tmp_path, sample, name, to, made):
+    result = run(sample[0], tmp_path / name, *(["--to", to] if to else []))
+    assert result.exit_code == 0, result.output
+    assert ("document" in result.output, "shard" in result.output) == (made == "file", made == "folder")
+    assert (tmp_path / name).is_file() == (made == "file")
+    export_store(TokenStore.open(sample[0]), tmp_path / "again" / name, to)
+    assert (tmp_path / "again" / name).is_file() == (made == "file")
+
+
+@pytest.mark.parametrize(("name", "to"), [("x.jsonl.gz", None), ("x.jsonl.zst", "jsonl"), ("x.gz", "jsonl")])
+def test_no_plain_lines_under_the_name_of_a_compressed_file(tmp_path, sample, name, to):
+    with pytest.raises(StoreError, match="not compressed") as caught:
+        export_store(TokenStore.open(sample[0]), tmp_path / name, to)
+    assert f"export to {(tmp_path / name).with_suffix('')}, and" in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
 def lines(path: Path) -> list[dict]:
     return [orjson.loads(line) for line in path.read_bytes().splitlines()]
 

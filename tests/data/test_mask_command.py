@@ -167,6 +167,19 @@ def test_a_record_without_anything_to_train_is_shown(mask):
     assert {run["rule"] for run in got["runs"]} == {"bos", "context"}
 
 
+def test_roles_that_nothing_trains_are_named(mask):
+    record = {"messages": [{"role": "human", "content": "Hi"}, {"role": "gpt", "content": "Hello."}]}
+    why = "`mask` trains 'assistant', the roles of the messages are 'human', 'gpt'"
+    how = 'name the roles to train in the pipeline\'s `mask`, such as "mask": {"gpt": "train"}'
+    assert facts(mask(CHAT, record, "--json"))["message"] == f"{why}; {how}"
+    assert f"filtered (nothing_to_train: {why}; {how})" in mask(CHAT, record).stdout
+    assert facts(mask(CHAT | {"mask": {"gpt": "train"}}, record, "--json"))["outcome"] == "kept"
+    assert (
+        facts(mask(CHAT | {"preprocessing": {"max_seq_len": 4}}, {"messages": CONVERSATION}, "--json"))["message"]
+        is None
+    )
+
+
 def test_a_cut_is_shown(mask):
     config = TEXT | {"preprocessing": {"max_seq_len": 3}}
     got = facts(mask(config, {"text": "A tokenizer turns text into numbers"}, "--json"))

@@ -1,5 +1,6 @@
 """Runs: what lies in the output folder, what came out, the plan, locks, and what the system refuses."""
 
+import json
 import os
 import socket
 
@@ -68,6 +69,12 @@ def mend_field(place: Place) -> None:
     path.write_text(path.read_text().replace('"body"', '"text"'))
 
 
+def mend_roles(place: Place) -> None:
+    """Write what the message proposes; the folder of the run that kept nothing may be used again."""
+    proposed = place.told("try").partition("such as ")[2].partition(";")[0]
+    place.edit(place / "pipeline.json", **json.loads(f"{{{proposed}}}"))
+
+
 def lock(place: Place, **changes) -> None:
     """The lock of a run that lives: this process."""
     mine = {"host": socket.gethostname(), "boot_id": boot_id(), "pid": os.getpid()}
@@ -126,6 +133,7 @@ def overwrite(place: Place) -> None:
 
 
 OTHER = CONFIG | {"preprocessing": {"max_packed_len": 32}}
+STRANGE = '{"messages": [{"role": "human", "content": "Hi."}, {"role": "gpt", "content": "Hello."}]}'
 LENGTHS = np.array([3, 9])
 
 ROWS = [
@@ -147,6 +155,7 @@ ROWS = [
         mend=mend_ratio,
     ),
     row("nothing was kept", records('{"body": "a text"}'), "1 filtered missing_field", mend=mend_field),
+    row("roles of others", records(STRANGE, **CHAT), "'human', 'gpt'", '"mask": {"gpt": "train"}', mend=mend_roles),
     row("no conversation", records('{"messages": 5}', **CHAT), "not_a_conversation", "astrai mask"),
     row("no records", records(), "no records at all", "at least one document"),
     row("no tokenizer", without_tokenizer, "got: neither", "--tokenizer DIR", kind=PipelineConfigError),

@@ -192,6 +192,7 @@ ROWS = [
     ),
     row("no such table", asked(lambda it: it.table("row")), "got: row", "rows, shards", "methods of their own"),
     row("an export format", exported("--to", "json"), "got: json", "mean 'jsonl'"),
+    row("a compressed export", exported(dest="a.jsonl.gz"), "the name of a gzip file", "a.jsonl, and compress that"),
     row("an export into the store", exported(dest="store/export"), "/store/export", "another destination"),
     row("an export over something", lambda p: p.write("export/a", "") and exported()(p), "got: a folder", "remove"),
     row("positions that do not fit", small_dtype, "output.dtype.position_ids", "wanted: bool", "a wider output.dtype"),

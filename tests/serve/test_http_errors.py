@@ -5,6 +5,7 @@ import json
 import pytest
 
 CHAT, TEXT = "chat/completions", "completions"
+TEXT_PART = {"type": "text", "text": "a"}
 QUESTION = [{"role": "user", "content": "Wer ist über allen Gipfeln?"}]
 BAD = [
     (CHAT, {}, 400, "messages"),
@@ -14,6 +15,8 @@ BAD = [
     (CHAT, {"messages": [{"content": "x"}]}, 400, "messages"),
     (CHAT, {"messages": [{"role": "user", "content": "\ud800"}]}, 400, "messages"),
     (CHAT, {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "messages.0.content.0"),
+    (CHAT, {"messages": [*QUESTION, {"role": "user", "content": [TEXT_PART, "b"]}]}, 400, "messages.1.content.1"),
+    (CHAT, {"messages": [{"role": "user", "content": [TEXT_PART | {"text": None}]}]}, 400, "messages.0.content.0"),
     (CHAT, {"messages": QUESTION, "temperature": 2.1}, 400, "temperature"),
     (CHAT, {"messages": QUESTION, "temperature": "1"}, 400, "temperature"),
     (CHAT, {"messages": QUESTION, "top_k": 0}, 400, "top_k"),

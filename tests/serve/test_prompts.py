@@ -6,6 +6,7 @@ import pytest
 
 from astrai_data import Pipeline, PipelineConfig, Tokenizer, TokenStore
 from astrai_data.errors import TokenizerError
+from astrai_serve.api.fields import ChatRequest
 from astrai_serve.api.service import Service, chat_prompt_ids, template_date_of
 from tests.data.running import write_jsonl
 from tests.data.toys import CHATML_GENERATION_TEMPLATE, CHATML_TEMPLATE, write_bpe_tokenizer
@@ -21,6 +22,7 @@ CONVERSATIONS = [
         {"role": "user", "content": ""},
     ],
 ]
+LINES = [{"role": "user", "content": "Add\n2 and 2\n\n, now."}, {"role": "assistant", "content": "4"}] * 2
 
 
 def stored(tmp_path, tokenizer, conversations, **section) -> list[list[int]]:
@@ -56,6 +58,24 @@ def test_the_prompt_is_what_a_pipeline_stores(tmp_path, template):
     opened = Tokenizer.from_pretrained(tokenizer)
     found = [chat_prompt_ids(opened, messages, "2031-02-03") for messages in CONVERSATIONS]
     assert sorted(found) == sorted(wanted)
+
+
+@pytest.mark.parametrize("template", [CHATML_TEMPLATE, CHATML_GENERATION_TEMPLATE], ids=["plain", "marks"])
+def test_a_content_may_be_parts(tmp_path, template):
+    """Stored as parts, stored as strings and asked as parts: the same ids."""
+    tokenizer = write_bpe_tokenizer(tmp_path / "tok", template=template)
+    by_parts = [[in_parts(message) for message in messages] for messages in (*CONVERSATIONS, LINES)]
+    from_parts = stored(tmp_path / "parts", tokenizer, by_parts, generation_prompt=True)
+    from_strings = stored(tmp_path / "strings", tokenizer, [*CONVERSATIONS, LINES], generation_prompt=True)
+    opened = Tokenizer.from_pretrained(tokenizer)
+    asked = [ChatRequest(messages=messages).conversation() for messages in by_parts]
+    found = [chat_prompt_ids(opened, messages, "2031-02-03") for messages in asked]
+    assert sorted(found) == sorted(from_parts) == sorted(from_strings)
+
+
+def in_parts(message: dict) -> dict:
+    """The same message with a part for each line."""
+    return message | {"content": [{"type": "text", "text": line} for line in message["content"].split("\n")]}
 
 
 def test_an_answered_conversation_begins_with_its_prompt(tmp_path):
