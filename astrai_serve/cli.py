@@ -44,15 +44,17 @@ def serve(
 
     Each request is told on standard error: its status, tokens and seconds, none of its text.
     """
-    from astrai_serve.engine import EngineOptions, load_engine
-    from astrai_train.checkpoint.read import find_model_directory
+    from astrai_serve.engine import EngineOptions
+    from astrai_train.checkpoint.read import find_model_files
 
     _set_up_log(verbose, quiet)
-    server = _import_server()
-    server_options = server.ServerOptions(tuple(allow_origin or ()), quiet, verbose)
-    directory = find_model_directory(model)
+    directory = find_model_files(model).directory
     options = EngineOptions(device, dtype, max_seq_len, max_batch_size, page_size, cache_tokens, max_queue)
+    server = _import_server()  # and with it torch, for which a wrong path need not wait
+    server_options = server.ServerOptions(tuple(allow_origin or ()), quiet, verbose)
     with server.bind(host, port) as sock:  # before the model is loaded: a port in use is told at once
+        from astrai_serve.engine import load_engine
+
         engine = load_engine(directory, options)
         service = _service(engine, directory, name or _name_of(Path(model)))
         server.run_server(service, sock, lambda url: _announce(url, service.name, quiet), server_options)
@@ -79,13 +81,14 @@ def generate(
     verbose: Verbose = False,
 ) -> None:
     """Write what a model has to say to a prompt, as it comes."""
-    from astrai_serve.engine import EngineOptions, SamplingParams, load_engine
-    from astrai_train.checkpoint.read import find_model_directory
+    from astrai_serve.engine import EngineOptions, SamplingParams
+    from astrai_train.checkpoint.read import find_model_files
 
     if system is not None and not chat:
         raise typer.BadParameter("it belongs to --chat", param_hint="--system")
     _set_up_log(verbose, quiet=not verbose)
-    text = sys.stdin.read() if prompt == "-" else prompt
+    directory = find_model_files(model).directory
+    options = EngineOptions(device, dtype, max_seq_len, max_batch_size=1)
     params = SamplingParams(
         temperature=temperature,
         top_p=top_p,
@@ -98,8 +101,10 @@ def generate(
         max_tokens=max_tokens,
         stop=tuple(stop or ()),
     )
-    directory = find_model_directory(model)
-    with load_engine(directory, EngineOptions(device, dtype, max_seq_len, max_batch_size=1)) as engine:
+    text = sys.stdin.read() if prompt == "-" else prompt
+    from astrai_serve.engine import load_engine  # and with it torch, for which a wrong path need not wait
+
+    with load_engine(directory, options) as engine:
         service = _service(engine, directory, "")
         ids = service.chat_ids(_conversation(system, text)) if chat else service.text_ids(text)
         _write_answer(engine.stream([ids], params))

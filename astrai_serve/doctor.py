@@ -13,7 +13,7 @@ import platform
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Annotated
@@ -70,7 +70,7 @@ def examine() -> dict[str, list[Fact]]:
     """Every section's facts, in the order of the page."""
     wanted = _libraries()
     modules, failures = _import_all(wanted)
-    sections: dict[str, Callable[[], Iterator[Fact]]] = {
+    sections: dict[str, Callable[[], Iterable[Fact]]] = {
         "versions": lambda: _versions(wanted, failures),
         "devices": lambda: devices(modules),
         "kernels": lambda: _kernels(modules),
@@ -82,7 +82,7 @@ def examine() -> dict[str, list[Fact]]:
     return {name: _facts(find) for name, find in sections.items()}
 
 
-def _facts(find: Callable[[], Iterator[Fact]]) -> list[Fact]:
+def _facts(find: Callable[[], Iterable[Fact]]) -> list[Fact]:
     """The facts of a section up to where it fails, and then why: one broken library must not silence the others."""
     found: list[Fact] = []
     try:
@@ -159,8 +159,7 @@ def _kernels(modules: Modules) -> Iterator[Fact]:
         return
     from astrai_kernels import report
 
-    facts = report()
-    advice = ""
+    facts, advice = report(), ""
     if facts["backend"] == "torch" and facts["requested"] != "torch":
         advice = f"the slower torch path is taken ({facts['reason']}): `astrai kernels build` compiles the faster one"
     yield Fact("backend", facts["backend"], note=facts["reason"], advice=advice)
@@ -184,18 +183,21 @@ def _tokenizer_backends() -> Iterator[Fact]:
         yield Fact("auto takes", "tokenizers", note=check.reason, advice=advice)
 
 
-def _credentials() -> Iterator[Fact]:
-    """Which are there. Notes are fixed words: even the path in a variable is a value."""
-    for name in CREDENTIAL_VARIABLES:
-        value = os.environ.get(name, "")
-        is_dangling = bool(value) and name in POINTERS and not _is_file(value)
-        advice = "it names a file that is not there, or not to be read" if is_dangling else ""
-        yield Fact(name, "found" if value else "not found", note="environment variable", advice=advice)
+def _credentials() -> list[Fact]:
+    """Those that are there. Notes are fixed words: even the path in a variable is a value."""
+    return list(_found_credentials()) or [Fact("any", "none found", note="of AWS, Azure, Google or Hugging Face")]
+
+
+def _found_credentials() -> Iterator[Fact]:
+    for name in filter(os.environ.get, CREDENTIAL_VARIABLES):
+        is_well = name not in POINTERS or _is_file(os.environ[name])
+        advice = "" if is_well else "it names a file that is not there, or not to be read"
+        yield Fact(name, "found", note="environment variable", advice=advice)
     for name, moves, usual in CREDENTIAL_FILES:
-        moved = [(variable, below) for variable, below in moves if os.environ.get(variable)]
-        variable, below = moved[0] if moved else ("", "")
-        path = os.path.join(os.environ[variable], below).rstrip("/") if moved else usual
-        yield Fact(name, "found" if _is_file(path) else "not found", note=f"where {variable} says" if moved else usual)
+        variable, below = next(((one, below) for one, below in moves if os.environ.get(one)), ("", ""))
+        path = os.path.join(os.environ[variable], below).rstrip("/") if variable else usual
+        if _is_file(path):
+            yield Fact(name, "found", note=f"where {variable} says" if variable else usual)
 
 
 def _is_file(path: str) -> bool:

@@ -55,6 +55,12 @@ class WrongMethodError(RequestError):
     status, code = 405, "method_not_supported"
 
 
+class NotHttpError(RequestError):
+    """Bytes that are no request of HTTP, or one that is larger than is read."""
+
+    code = "invalid_http"
+
+
 class OriginError(RequestError):
     """A web page asks whether it may ask, and may not."""
 

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
+from astrai_data.inspect.numbers import counted
 from astrai_train.config import BATCH_SIZES, REQUIRED, UNSAVED, TrainConfig, check_settings, read_settings
 from astrai_train.errors import TrainConfigError
+from astrai_train.few_steps import is_few
 
 if TYPE_CHECKING:
     from astrai_train.plan import Plan
@@ -81,7 +83,9 @@ def _check_options(options: dict[str, Any]) -> None:
 def _saved_settings(output: Path, given: dict[str, Any]) -> dict[str, Any]:
     """The checkpoint's; a size of a batch that is given takes the place of whichever it has."""
     from astrai_train.checkpoint.resume import saved_settings
+    from astrai_train.output_folder import check_folder
 
+    check_folder(output, resume=True)
     left_out = {*UNSAVED, *(BATCH_SIZES if given.keys() & {*BATCH_SIZES} else ())}
     return {key: value for key, value in saved_settings(output).items() if key not in left_out}
 
@@ -112,8 +116,9 @@ def _print_plan(plan: "Plan") -> None:
 
 
 def _print_outcome(outcome: "Outcome", config: TrainConfig) -> None:
+    few = f", after {counted(outcome.step, 'step')} only: see the warning above"
     how = {
-        "finished": "finished",
+        "finished": f"finished{few if is_few(outcome.step, config) else ''}",
         "interrupted": "interrupted; --resume goes on from here",
         "max_seconds": f"stopped after {config.max_seconds:g} s; --resume goes on from here"
         if config.max_seconds

@@ -52,6 +52,8 @@ class TrainConfig(ConfigPart):
         "warmup_steps": "warmup",
         "warmup_ratio": "warmup",
         "save_steps": "checkpoint_every",
+        "save_every": "checkpoint_every",
+        "save_every_seconds": "checkpoint_seconds",
         "save_total_limit": "keep",
         "eval_steps": "validate_every",
         "num_workers": "workers",
@@ -105,6 +107,8 @@ class TrainConfig(ConfigPart):
     """Threads that compute on the CPU; by default as many as torch takes."""
     checkpoint_every: NotNegative = 500
     """Steps between checkpoints; 0: only at the end."""
+    checkpoint_seconds: Annotated[float, Field(gt=0)] | None = None
+    """Also write one after the first step that ends so many seconds after the one before; by default steps decide."""
     keep: Count = 3
     """Newest checkpoints that are kept."""
     validate_every: NotNegative = 500

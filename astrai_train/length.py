@@ -36,6 +36,13 @@ class RunLength:
             ends.append(step - (-left // self.accumulate))
         return min(ends)
 
+    def times_read(self, step: int = 0, num_batches: int = 0) -> float:
+        """How often each row is read until the end of the run, of which `step` with `num_batches` batches are done."""
+        whole = num_batches + (self.total_steps(step, num_batches) - step) * self.accumulate
+        if self.epochs is not None:
+            whole = min(whole, self.epochs * self.batches_per_epoch)
+        return whole / self.batches_per_epoch
+
     def window(self, num_batches: int) -> int:
         """Micro-batches of the step that begins after `num_batches` batches."""
         if self.epochs is None:

@@ -7,9 +7,11 @@ being taken for that model, not for the run. So anything else is refused before 
 import os
 from pathlib import Path
 
+from astrai_data.config.problems import shown
 from astrai_data.store import is_temporary
 from astrai_data.store.manifest import FILE_NAME as MANIFEST
 from astrai_data.store.manifest import FORMAT
+from astrai_train.callbacks.metrics_file import COLUMNS, foreign_line
 from astrai_train.callbacks.metrics_file import FILE_NAME as METRICS
 from astrai_train.checkpoint.read import TOKENIZER
 from astrai_train.errors import TrainError
@@ -24,11 +26,13 @@ def check_folder(output: Path, *, resume: bool) -> None:
     """Refuse a folder in which this run may not write.
 
     Raises:
-        TrainError: it is no folder and cannot become one; it is a token store or lies in one; it holds a run and
-            `resume` is not set; it holds other things and no run.
+        TrainError: it is no folder and cannot become one, or is closed to us; it is a token store or lies in one; its
+            metrics.jsonl is another program's; it holds a run and `resume` is not set; it holds other things and no
+            run.
     """
     _check_place(output)
     _check_store(output)
+    _check_metrics(output / METRICS)
     checkpoints = [checkpoint.path.name for checkpoint in all_checkpoints(output)]
     if checkpoints or (output / METRICS).exists():
         if not resume:
@@ -57,6 +61,8 @@ def _obstacle(output: Path) -> tuple[Path, str] | None:
         return None
     if not os.path.isdir(nearest):
         return nearest, "a file" if os.path.exists(nearest) else "a link to nothing"
+    if nearest == output:
+        return _closed(output)
     missing = output.parts[len(nearest.parts) :]
     for path in (output, *(nearest / name for name in missing)):  # alone too: of a missing folder nothing else is told
         try:
@@ -66,6 +72,32 @@ def _obstacle(output: Path) -> tuple[Path, str] | None:
         except OSError as error:  # a name that is too long, a folder that is closed to us
             return output, os.strerror(error.errno)
     return None
+
+
+def _closed(folder: Path) -> tuple[Path, str] | None:
+    """Why what is in a folder cannot be seen, and where; None: it can."""
+    try:
+        os.listdir(folder)
+        os.stat(os.path.join(folder, "."))  # some may be listed, and nothing in them looked at
+    except OSError as error:
+        return folder, os.strerror(error.errno)
+    return None
+
+
+def _check_metrics(path: Path) -> None:
+    """A run cuts it and writes on: of another program it would be destroyed."""
+    try:
+        line = foreign_line(path)
+    except OSError:  # there is none; what else is wrong is told when it is to be written
+        return
+    if line is not None:
+        raise TrainError(
+            f"the output folder's {METRICS} is not one of ours",
+            where=path,
+            got=f"a first line {shown(line)}",
+            wanted=f"an object with {', '.join(COLUMNS)}, as a run writes for each step",
+            hint="move the file away, or -o with another folder",
+        )
 
 
 def _check_store(output: Path) -> None:

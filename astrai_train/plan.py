@@ -7,20 +7,20 @@ from pathlib import Path
 import torch
 
 from astrai_data.inspect.numbers import counted
-from astrai_data.load import PackedLoader, PackedRows
+from astrai_data.load import PackedLoader
 from astrai_data.store import TokenStore
+from astrai_train import few_steps
 from astrai_train.checkpoint.resume import SavedRun
 from astrai_train.config import TrainConfig
 from astrai_train.device import Precision, choose_precision
 from astrai_train.errors import TrainError
+from astrai_train.inputs import Inputs, choose_inputs
 from astrai_train.length import RunLength
 from astrai_train.models.kernels import compiled_op
 from astrai_train.optim import CosineSchedule
-from astrai_train.same_run import check_store
-from astrai_train.start_model import StartModel, choose_model, is_fresh
+from astrai_train.start_model import StartModel, is_fresh
 from astrai_train.strategies import NextToken
 
-BATCH_TOKENS = 8192
 FRESH_LR, TUNING_LR = 1e-3, 2e-5
 MEANINGS = {"seq": "every token is trained", "sft": "what the store's mask allows is trained"}
 
@@ -55,8 +55,12 @@ class Plan:
     @property
     def total_steps(self) -> int:
         """Steps of the whole run, those before a resume included."""
-        done = (self.saved.step, self.saved.num_batches) if self.saved else (0, 0)
-        return self.length.total_steps(*done)
+        return self.length.total_steps(*self._done)
+
+    @property
+    def _done(self) -> tuple[int, int]:
+        """Steps and micro-batches before a resume."""
+        return (self.saved.step, self.saved.num_batches) if self.saved else (0, 0)
 
     def schedule(self) -> CosineSchedule:
         """The learning rate of each step."""
@@ -91,6 +95,8 @@ class Plan:
         floor = self.lr * self.config.min_lr_ratio
         yield "lr", f"{self.lr:g}, warm-up of {counted(self.schedule().warmup_steps, 'step')}, cosine to {floor:g}"
         yield "output", self.config.output_dir
+        if few_steps.is_few(self.total_steps, self.config):
+            yield "warning", few_steps.warning(self)
 
     def _model_words(self) -> str:
         config = self.model.config
@@ -117,7 +123,15 @@ class Plan:
         done = f", {self.saved.step:,} of them done" if self.saved else ""
         batches = "batch" if length.batches_per_epoch == 1 else "batches"
         window = f", accumulated {length.accumulate}" if length.accumulate > 1 else ""
-        return f"{self.total_steps:,}{epochs}{done}; {length.batches_per_epoch:,} {batches} an epoch ({size}{window})"
+        an_epoch = f"{length.batches_per_epoch:,} {batches} an epoch ({size}{window})"
+        return f"{self.total_steps:,}{epochs}{done}; {an_epoch}; {self._times_words()}"
+
+    def _times_words(self) -> str:
+        times, kind = self.length.times_read(*self._done), "window" if self.config.window else "row"
+        if times < 1:
+            return f"{times:.0%} of the {kind}s are seen"
+        how_often = "once" if times == 1 else f"{times:,.0f} times" if times.is_integer() else f"{times:,.1f} times"
+        return f"each {kind} is seen {how_often}"
 
 
 def make_plan(config: TrainConfig, saved: SavedRun | None = None) -> Plan:
@@ -128,13 +142,17 @@ def make_plan(config: TrainConfig, saved: SavedRun | None = None) -> Plan:
         StoreError, LoadError, ModelError: data or model cannot be used.
         KernelError: ASTRAI_KERNELS asks for what evaluations cannot have.
     """
-    store = TokenStore.open(config.data)
-    if saved:
-        check_store(store, config, saved)
-    strategy = _choose_strategy(config.strategy, store)
-    size = _batch_size(config, store)
-    model = choose_model(str(saved.path) if saved else config.model, store, config.window)
-    loader = PackedLoader(store, seed=config.seed, window=config.window, **size)
+    return plan_over(choose_inputs(config, saved))
+
+
+def plan_over(inputs: Inputs) -> Plan:
+    """The plan where the inputs are chosen already.
+
+    Raises:
+        TrainError, LoadError, KernelError: as `make_plan`.
+    """
+    config, saved, store, model = inputs.config, inputs.saved, inputs.store, inputs.model
+    loader = PackedLoader(store, seed=config.seed, window=config.window, **inputs.batch_size)
     _check_accumulate(config.accumulate, loader.batches_per_epoch)
     precision, validation = choose_precision(config.device, config.dtype), _validation_split(config, store)
     if validation:
@@ -146,8 +164,8 @@ def make_plan(config: TrainConfig, saved: SavedRun | None = None) -> Plan:
         store=store,
         validation=validation,
         model=model,
-        strategy=strategy,
-        batch_size=size,
+        strategy=inputs.strategy,
+        batch_size=inputs.batch_size,
         length=RunLength.of(loader.batches_per_epoch, config.accumulate, config.epochs, config.max_steps),
         lr=config.lr or _usual_lr(config.model, saved),
     )
@@ -165,27 +183,6 @@ def _usual_lr(model: str, saved: SavedRun | None) -> float:
     if saved:
         return saved.state["schedule"]["lr"]
     return FRESH_LR if is_fresh(model) else TUNING_LR
-
-
-def _choose_strategy(name: str, store: TokenStore) -> str:
-    if name == "auto":
-        name = "sft" if store.manifest.has_loss_mask else "seq"
-    if name == "sft" and store.num_tokens and not store.num_trained:
-        raise TrainError(
-            "the store's mask leaves nothing to train",
-            where=store.root,
-            got=f"0 trained labels of {store.num_tokens:,} tokens",
-            wanted="at least one trained label",
-            hint="`astrai mask` shows the mask of a record; --strategy seq trains every token",
-        )
-    return name
-
-
-def _batch_size(config: TrainConfig, store: TokenStore) -> dict[str, int]:
-    if config.rows_per_batch is not None:
-        return {"rows_per_batch": config.rows_per_batch}
-    longest = config.window or PackedRows(store).max_tokens()
-    return {"batch_tokens": config.batch_tokens or max(BATCH_TOKENS, longest)}
 
 
 def _check_accumulate(accumulate: int, batches_per_epoch: int) -> None:

@@ -1,20 +1,24 @@
 """The model that a run begins with: a preset, a configuration with fresh weights, or a model that exists.
 
 Whether it fits the store is decided here, before anything is trained: the same tokenizer, a row for every id, a
-position for every token.
+position for every token. None of that needs torch; building the model does.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from astrai_data.load import PackedRows
 from astrai_data.store import TokenStore
 from astrai_data.tokenizer import Tokenizer
 from astrai_train.checkpoint.read import read_model_files
 from astrai_train.errors import TrainError
-from astrai_train.models import PRESETS, ModelConfig, Transformer, load_model, preset
+from astrai_train.models import PRESETS, ModelConfig, preset
+
+if TYPE_CHECKING:
+    import torch
+
+    from astrai_train.models import Transformer
 
 
 @dataclass(frozen=True)
@@ -24,8 +28,12 @@ class StartModel:
     config: ModelConfig
     weights: Path | None
 
-    def build(self, seed: int, device: torch.device) -> Transformer:
+    def build(self, seed: int, device: "torch.device") -> "Transformer":
         """The model in training mode, its weights in float32. Fresh ones are made on the CPU: equal on all devices."""
+        import torch
+
+        from astrai_train.models import Transformer, load_model
+
         if self.weights is not None:
             return load_model(self.weights, device=device).train()
         generator = torch.Generator().manual_seed(seed)

@@ -60,7 +60,7 @@ class Trainer:
         self._tokenizer = tokenizer_files(plan.store)
         self.newest: Path | None = None
         self._stop = Stop(plan.config.max_seconds)
-        self._began = self.step
+        self._began, self._saved_s = self.step, time.monotonic()
         if plan.saved:
             self._restore(plan.saved)
 
@@ -111,9 +111,13 @@ class Trainer:
         evaluate = self.plan.validation and (is_last or _is_due(self.step, config.validate_every))
         report = StepReport(**values, val_loss=self._validate() if evaluate else None)
         notify(self.callbacks, "on_step_end", self, report)
-        if _is_due(self.step, config.checkpoint_every):
+        if _is_due(self.step, config.checkpoint_every) or self._is_late():
             self.save()
         return report
+
+    def _is_late(self) -> bool:
+        limit = self.plan.config.checkpoint_seconds
+        return limit is not None and time.monotonic() - self._saved_s >= limit
 
     def _one_step(self) -> dict:
         begin_s, place = time.perf_counter(), self.loader.state_dict()
@@ -209,6 +213,7 @@ class Trainer:
             settings=config.to_dict(),
         )
         self.newest, self._saved_step = write_checkpoint(self.output, snapshot), self.step
+        self._saved_s = time.monotonic()
         delete_old(self.output, config.keep)
         notify(self.callbacks, "on_checkpoint", self, self.newest)
 

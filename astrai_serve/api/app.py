@@ -1,8 +1,9 @@
 """The routes."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, HTTPException, Request, Response
 
@@ -15,6 +16,10 @@ from astrai_serve.api.openai import CHAT, COMPLETION, Form, Writer
 from astrai_serve.api.service import Service
 from astrai_serve.errors import UnknownRouteError
 
+T = TypeVar("T")
+NUM_TOKENIZING = 2
+"""Requests that are rendered and tokenized at a time; each such thread takes turns with the event loop, and a dozen of
+them would hold up /health and every stream."""
 FAILED: dict[int | str, dict[str, Any]] = {"4XX": {"description": "OpenAI's object: error.message, type, param, code"}}
 
 
@@ -25,13 +30,18 @@ def create_app(service: Service) -> FastAPI:
     app.add_middleware(BodyLimit)
     add_error_handlers(app)
     _add_status_routes(app, service)
+    turns = asyncio.Semaphore(NUM_TOKENIZING)
+
+    async def tokenized(work: Callable[[], T]) -> T:
+        """The result of rendering and tokenizing, on a thread: other streams must not wait for it."""
+        async with turns:
+            return await asyncio.to_thread(work)
 
     @app.post("/v1/chat/completions")
     async def chat(body: ChatRequest, request: Request) -> Response:
         service.check_model(body.model)
         service.engine.check_queue(body.n)
-        # Rendering and tokenizing take their time, and other streams must not wait for it.
-        ids = await asyncio.to_thread(service.chat_ids, body.conversation())
+        ids = await tokenized(partial(service.chat_ids, body.conversation()))
         answers = Answers(service.engine, [ids], body.params(), body.n, prompt_field="messages")
         return await _respond(service, CHAT, request, body, answers)
 
@@ -40,7 +50,7 @@ def create_app(service: Service) -> FastAPI:
         service.check_model(body.model)
         prompts = body.prompts()
         service.engine.check_queue(len(prompts) * body.n)  # before work is done that a full queue would throw away
-        ids = await asyncio.to_thread(lambda: [service.text_ids(p) if isinstance(p, str) else p for p in prompts])
+        ids = await tokenized(lambda: [service.text_ids(p) if isinstance(p, str) else p for p in prompts])
         return await _respond(service, COMPLETION, request, body, Answers(service.engine, ids, body.params(), body.n))
 
     return app

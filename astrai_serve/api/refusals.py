@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Collection
 
-from astrai_serve.errors import BodyTooLargeError, OriginError, UnknownRouteError, WrongMethodError
+from astrai_serve.errors import BodyTooLargeError, NotHttpError, OriginError, UnknownRouteError, WrongMethodError
 
 MAX_SHOWN = 80
 NEAR = 0.8
@@ -27,6 +27,15 @@ def wrong_method(method: str, path: str, allowed: str) -> WrongMethodError:
     """The path is served, but not so."""
     what, hint = "this path does not take this method", f"ask with {allowed.split(', ')[0]}"
     return WrongMethodError(what, where=_short(path), got=_short(method), wanted=allowed, hint=hint)
+
+
+def not_http(reason: str, status: int) -> NotHttpError:
+    """What came over the connection cannot be read, or not by this server; h11 says why, and with which status."""
+    wanted = "a request of HTTP/1.1, its headers 64 KiB at most"
+    hint = "write it with an HTTP library, and the address with http://, not https://"
+    error = NotHttpError("this is no HTTP request", where="the request", got=_short(reason), wanted=wanted, hint=hint)
+    error.status = status
+    return error
 
 
 def foreign_page(origin: str, allowed: Collection[str]) -> OriginError:

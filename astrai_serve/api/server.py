@@ -12,6 +12,7 @@ import uvicorn
 
 from astrai_serve.api.app import create_app
 from astrai_serve.api.cross_origin import CrossOrigin, check_origins
+from astrai_serve.api.malformed import JsonRefusals
 from astrai_serve.api.request_log import LineWriter, RequestLog
 from astrai_serve.api.service import Service
 from astrai_serve.errors import PortInUseError, ServeError
@@ -91,6 +92,7 @@ def run_server(
         app if options.quiet else RequestLog(app, lines.write, with_probes=options.verbose),
         log_level="info" if options.verbose else "warning",
         access_log=False,
+        http=JsonRefusals,
         timeout_graceful_shutdown=GRACE_S + LAST_WORDS_S,
         log_config=None,
         lifespan="off",

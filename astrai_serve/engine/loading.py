@@ -2,52 +2,26 @@
 
 import logging
 import math
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import torch
 
-from astrai_data.config.problems import nearest
 from astrai_data.tokenizer import Tokenizer
 from astrai_serve.cache import KeyValueStorage, PagePool, bytes_per_token
 from astrai_serve.engine.engine import Engine
 from astrai_serve.engine.model_runner import ModelRunner
+from astrai_serve.engine.options import EngineOptions
 from astrai_serve.engine.row_counts import find_row_counts
 from astrai_serve.errors import ServeError
 from astrai_train.checkpoint.read import ModelFiles, read_model_files
 from astrai_train.models import ModelConfig, Transformer, load_model
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 STEP_TOKENS = {"cpu": 256}
 OTHER_STEP_TOKENS = 2048
 """Tokens a step: on a CPU a step is to stay short, elsewhere it has to be long enough to be worth the launches."""
 MEMORY_SHARE = 0.5
 """Of the memory that is free, for keys and values at most."""
-
-
-@dataclass(frozen=True)
-class EngineOptions:
-    """What a user may choose.
-
-    Attributes:
-        device: `auto`, or a torch device.
-        dtype: `auto` (float32 on a CPU, else bfloat16), `float32`, `bfloat16`, `float16`.
-        context_length: most tokens of a sequence; None: what the model knows.
-        max_batch_size: sequences that run at a time.
-        page_size: tokens a page.
-        cache_tokens: tokens that the cache holds; None: a full context for every running sequence, or half of the
-            free memory if that is less.
-        max_queue: sequences that may wait.
-    """
-
-    device: str = "auto"
-    dtype: str = "auto"
-    context_length: int | None = None
-    max_batch_size: int = 16
-    page_size: int = 16
-    cache_tokens: int | None = None
-    max_queue: int = 256
 
 
 def load_engine(directory: str | Path, options: EngineOptions | None = None) -> Engine:
@@ -138,10 +112,7 @@ def _device(name: str) -> torch.device:
 def _dtype(name: str, device: torch.device) -> torch.dtype:
     if name == "auto":
         return torch.float32 if device.type == "cpu" else torch.bfloat16
-    if name not in DTYPES:
-        wanted, hint = "auto, " + ", ".join(DTYPES), nearest(name, DTYPES) or "auto"
-        raise ServeError("unknown dtype", where="--dtype", got=name, wanted=wanted, hint=hint)
-    return DTYPES[name]
+    return getattr(torch, name)
 
 
 def _sizes(config: ModelConfig, weight: torch.Tensor, options: EngineOptions) -> tuple[int, int]:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from astrai_train.trainer import Trainer
 
 FILE_NAME = "metrics.jsonl"
+COLUMNS = ("step", "epoch", "tokens", "labels", "loss")
+"""Those by which a line is known for one of ours."""
+MAX_FIRST_LINE = 10_000
 
 
 class MetricsFile:
@@ -47,6 +50,23 @@ class MetricsFile:
         if self._file is not None:
             with suppress(OSError):  # of a line that could not be written, which is told already
                 self._file.close()
+
+
+def foreign_line(path: Path) -> str | None:
+    """The first line of a file of this name that no run of ours has begun; None: one has, or has written nothing yet.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        line = file.readline(MAX_FIRST_LINE)
+    if not line or (not line.endswith(b"\n") and line.startswith(b'{"step": ')):  # or was killed in its first line
+        return None
+    try:
+        is_ours = json.loads(line).keys() >= {*COLUMNS}
+    except (ValueError, AttributeError, RecursionError):
+        is_ours = False
+    return None if is_ours else line.decode(errors="replace").rstrip()
 
 
 @contextmanager

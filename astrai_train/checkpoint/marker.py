@@ -1,6 +1,9 @@
-"""The marker of a complete checkpoint: `training/complete.json`, every other file with its size and hash."""
+"""What a checkpoint adds to a model; last its marker, `training/complete.json`: every other file with size and hash."""
 
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import xxhash
@@ -9,6 +12,8 @@ from astrai_data.store.files import map_file, write_bytes
 from astrai_train.errors import CheckpointError
 
 TRAINING = "training"
+OPTIMIZER, RANDOM = f"{TRAINING}/optimizer.safetensors", f"{TRAINING}/random.safetensors"
+STATE, SETTINGS = f"{TRAINING}/state.json", f"{TRAINING}/config.json"
 MARKER = f"{TRAINING}/complete.json"
 FORMAT, VERSION = "astrai-checkpoint", 1
 
@@ -35,19 +40,36 @@ def check_weights(checkpoint: Path) -> None:
     Raises:
         CheckpointError: a file of weights is missing or damaged, or the marker is.
     """
-    if (checkpoint / MARKER).is_file():
+    if _has_marker(checkpoint):
         _check(
             checkpoint,
             {name: it for name, it in _read(checkpoint).items() if "/" not in name and name.endswith(".safetensors")},
         )
 
 
+def _has_marker(checkpoint: Path) -> bool:
+    with _readable(checkpoint, MARKER):
+        return (checkpoint / MARKER).is_file()
+
+
 def _check(checkpoint: Path, files: dict[str, dict]) -> None:
     for name, wanted in files.items():
-        if not (checkpoint / name).is_file():
+        with _readable(checkpoint, name):
+            got = _identity(checkpoint / name) if (checkpoint / name).is_file() else None
+        if got is None:
             raise _unusable("a file of the checkpoint is missing", checkpoint, name, "nothing", "a file")
-        if (got := _identity(checkpoint / name)) != wanted:
+        if got != wanted:
             raise _unusable("a file of the checkpoint is damaged", checkpoint, name, _told(got), _told(wanted))
+
+
+@contextmanager
+def _readable(checkpoint: Path, name: str) -> Iterator[None]:
+    """Tell in our words what the system refuses."""
+    try:
+        yield
+    except OSError as error:
+        what, wanted = "a file of the checkpoint cannot be read", "a file that you may read"
+        raise _unusable(what, checkpoint, name, os.strerror(error.errno), wanted) from error
 
 
 def _told(identity: dict) -> str:
@@ -55,11 +77,13 @@ def _told(identity: dict) -> str:
 
 
 def _read(checkpoint: Path) -> dict[str, dict]:
-    if not (checkpoint / MARKER).is_file():
+    if not _has_marker(checkpoint):
         what = "the checkpoint is not complete: its marker is missing"
         raise _unusable(what, checkpoint, MARKER, "nothing", "the file that is written last")
     try:
-        marker = json.loads((checkpoint / MARKER).read_bytes())
+        with _readable(checkpoint, MARKER):
+            content = (checkpoint / MARKER).read_bytes()
+        marker = json.loads(content)
         if (marker["format"], marker["version"]) == (FORMAT, VERSION):
             return dict(marker["files"])
         got = f"{marker['format']}, version {marker['version']}"

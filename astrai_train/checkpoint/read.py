@@ -6,7 +6,7 @@ from pathlib import Path
 from astrai_train.checkpoint.marker import check_weights
 from astrai_train.models import ModelConfig
 from astrai_train.models.finding import CONFIG, find_model_directory
-from astrai_train.models.weights import weight_files
+from astrai_train.models.weight_files import weight_files
 
 TOKENIZER = "tokenizer.json"
 
@@ -24,15 +24,25 @@ class ModelFiles:
 
 
 def read_model_files(path: str | Path) -> ModelFiles:
-    """Configuration, weights and tokenizer of the model that a path means; of a checkpoint the weights are checked.
+    """What `find_model_files` finds; of a checkpoint the weights are checked, every byte of them.
 
     Raises:
         CheckpointError: the weights of a checkpoint are damaged.
+        ModelNotFoundError, ModelConfigError: as `find_model_files`.
+    """
+    files = find_model_files(path)
+    check_weights(files.directory)
+    return files
+
+
+def find_model_files(path: str | Path) -> ModelFiles:
+    """Configuration, weights and tokenizer of the model that a path means: quick, and without torch.
+
+    Raises:
         ModelNotFoundError: no model, or one without weights.
         ModelConfigError: a configuration that cannot be used.
     """
     directory = find_model_directory(path)
     config = ModelConfig.from_file(directory / CONFIG)
-    check_weights(directory)
     tokenizer = directory if (directory / TOKENIZER).is_file() else None
     return ModelFiles(directory, config, tuple(weight_files(directory)), tokenizer)

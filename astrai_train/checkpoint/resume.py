@@ -1,17 +1,16 @@
-"""Reading what a run left behind, to go on from it."""
+"""Reading what a run left behind, to go on from it; no torch before its tensors are asked for."""
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from astrai_train.checkpoint.marker import check_marker
-from astrai_train.checkpoint.write import OPTIMIZER, RANDOM, SETTINGS, STATE
+from astrai_train.checkpoint.marker import OPTIMIZER, RANDOM, SETTINGS, STATE, check_marker
 from astrai_train.errors import CheckpointError
 from astrai_train.models.finding import all_checkpoints
-from astrai_train.models.safetensors_file import SafetensorsFile
+
+if TYPE_CHECKING:
+    import torch
 
 FORMAT, VERSION = "astrai-training-state", 1
 NEEDED = {"step": int, "num_batches": int, "tokens": int, "seconds": (int, float)} | {
@@ -44,13 +43,18 @@ class SavedRun:
         """Micro-batches consumed."""
         return self.state["num_batches"]
 
-    def optimizer(self) -> dict[str, torch.Tensor]:
+    def optimizer(self) -> "dict[str, torch.Tensor]":
         """The optimizer's tensors, by name."""
-        return dict(SafetensorsFile(self.path / OPTIMIZER).tensors())
+        return self._tensors(OPTIMIZER)
 
-    def random(self) -> dict[str, torch.Tensor]:
+    def random(self) -> "dict[str, torch.Tensor]":
         """Torch's generators, by kind of device."""
-        return dict(SafetensorsFile(self.path / RANDOM).tensors())
+        return self._tensors(RANDOM)
+
+    def _tensors(self, name: str) -> "dict[str, torch.Tensor]":
+        from astrai_train.models.safetensors_file import SafetensorsFile
+
+        return dict(SafetensorsFile(self.path / name).tensors())
 
 
 def find_saved(output: Path) -> SavedRun | None:

@@ -16,15 +16,10 @@ import torch
 
 from astrai_data.store import refused, write_bytes
 from astrai_data.store.files import TEMPORARY_SUFFIX, sync
-from astrai_train.checkpoint.marker import TRAINING, write_marker
+from astrai_train.checkpoint.marker import OPTIMIZER, RANDOM, SETTINGS, STATE, write_marker
 from astrai_train.models import Transformer, save_model
 from astrai_train.models.finding import all_checkpoints
 from astrai_train.models.safetensors_file import write_safetensors
-
-OPTIMIZER = f"{TRAINING}/optimizer.safetensors"
-RANDOM = f"{TRAINING}/random.safetensors"
-STATE = f"{TRAINING}/state.json"
-SETTINGS = f"{TRAINING}/config.json"
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,24 @@
-"""Language models: configuration, network, files."""
+"""Language models: configuration, network, files.
 
-from astrai_train.models.attention import AttentionContext
-from astrai_train.models.config import ModelConfig
-from astrai_train.models.directory import load_model, save_model
-from astrai_train.models.errors import ModelConfigError, ModelError, ModelNotFoundError, NotSupportedYetError
-from astrai_train.models.packed_attention import PackedAttention
-from astrai_train.models.presets import PRESETS, preset
-from astrai_train.models.transformer import Transformer
+Names are imported when they are asked for: finding a model and reading its configuration take no torch.
+"""
+
+import importlib
+
+_HOMES = {
+    "PRESETS": "presets",
+    "AttentionContext": "attention",
+    "ModelConfig": "config",
+    "ModelConfigError": "errors",
+    "ModelError": "errors",
+    "ModelNotFoundError": "errors",
+    "NotSupportedYetError": "errors",
+    "PackedAttention": "packed_attention",
+    "Transformer": "transformer",
+    "load_model": "directory",
+    "preset": "presets",
+    "save_model": "directory",
+}
 
 __all__ = [
     "PRESETS",
@@ -22,3 +34,9 @@ __all__ = [
     "preset",
     "save_model",
 ]
+
+
+def __getattr__(name: str):
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -13,8 +13,9 @@ from astrai_train.models.config import ModelConfig
 from astrai_train.models.finding import CONFIG, find_model_directory
 from astrai_train.models.safetensors_file import write_safetensors
 from astrai_train.models.transformer import Transformer
+from astrai_train.models.weight_files import WEIGHTS, weight_files
 from astrai_train.models.weight_names import plain_name
-from astrai_train.models.weights import WEIGHTS, load_weights, read_weights, weight_files
+from astrai_train.models.weights import load_weights, read_weights
 
 
 def load_model(

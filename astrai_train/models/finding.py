@@ -7,6 +7,7 @@ somebody made) is passed over.
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,8 +47,9 @@ def find_model_directory(path: str | Path) -> Path:
     path = Path(path)
     if _has_config(path):
         return path
-    if checkpoints := list_checkpoints(path):
-        return checkpoints[-1].path
+    with suppress(OSError):  # closed to us, as is told below
+        if checkpoints := list_checkpoints(path):
+            return checkpoints[-1].path
     wanted = f"a directory with {CONFIG}, or one with checkpoints epoch_E_step_S"
     hint = "name the folder that `astrai train -o` or a download wrote"
     raise ModelNotFoundError("no model here", where=path, got=_found(path), wanted=wanted, hint=hint)
@@ -61,8 +63,11 @@ def _found(path: Path) -> str:
     if os.path.isfile(path):
         return "a file"
     try:
-        return listed(sorted(entry.name for entry in path.iterdir())) or "an empty directory"
+        names = listed(sorted(os.listdir(path)))
+        os.stat(os.path.join(path, "."))  # some may be listed, and nothing in them looked at
+        return names or "an empty directory"
     except FileNotFoundError:
         return "no such directory"
     except OSError as error:
-        return f"no such directory: {os.strerror(error.errno)}"
+        what = "a directory that cannot be read" if os.path.isdir(path) else "no such directory"
+        return f"{what}: {os.strerror(error.errno)}"

@@ -30,8 +30,8 @@ class SafetensorsFile:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        if not self.path.is_file():
-            got = "a folder" if self.path.is_dir() else "nothing"
+        if not self.path.is_file() or not os.access(self.path, os.R_OK):
+            got = "a folder" if self.path.is_dir() else "a file you may not read" if self.path.is_file() else "nothing"
             wanted, hint = "a .safetensors file", "check the path"
             raise ModelNotFoundError("no such file of weights", where=self.path, got=got, wanted=wanted, hint=hint)
         try:

@@ -141,6 +141,12 @@ def in_the_texts(place: Place) -> None:
     train(place, output_dir=place / "mine")
 
 
+def others_metrics(place: Place) -> None:
+    if not (place / "theirs.jsonl").exists():
+        place.write("run/metrics.jsonl", '{"loss": 2.5}\n')
+    train(place, "--resume")
+
+
 def locked_by_a_folder(place: Place) -> None:
     """Where the lock is to be, there is a folder."""
     place.write("run/metrics.jsonl", "")
@@ -264,6 +270,15 @@ ROWS = [
         mend=lambda p: p.options.extend(["-o", p / "run"]),
     ),
     row("other things in the folder", in_the_texts, "got: letters, texts.parquet", "/run", mend=mend_folder),
+    row(
+        "metrics of another program",
+        others_metrics,
+        "/run/metrics.jsonl",
+        'got: a first line "{\\"loss\\": 2.5}"',
+        "with step, epoch, tokens",
+        "move the file away",
+        mend=lambda p: (p / "run/metrics.jsonl").rename(p / "theirs.jsonl"),
+    ),
     row("a folder in use", held, "/run", "wait for it, stop it"),
     row("a folder that cannot be locked", locked_by_a_folder, "/run", "Is a directory", kind=StoreError),
     row("a file for a folder", lambda p: train(p, output_dir=p.texts), "texts.jsonl", "got: a file", "-o with another"),

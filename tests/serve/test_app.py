@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+import time
 
 import httpx
 import pytest
 
 from astrai_data.tokenizer import Tokenizer
 from astrai_serve.api import service as service_module
-from astrai_serve.api.app import create_app
+from astrai_serve.api.app import NUM_TOKENIZING, create_app
 from astrai_serve.api.service import Service
 from astrai_serve.errors import RequestError
 from tests.data.toys import write_bpe_tokenizer
@@ -69,6 +70,31 @@ def test_a_defect_tells_nothing_of_its_insides(service, monkeypatch):
     assert answer.status_code == 500
     assert "division" not in answer.text
     assert ask(service, "GET", "/health").status_code == 200
+
+
+def test_few_are_tokenized_at_a_time(service, monkeypatch):
+    """Each thread that does takes turns with the event loop; /health is answered meanwhile."""
+    at_work, most, text_ids = [], [], Service.text_ids
+
+    def slow(self, text):
+        at_work.append(text)
+        most.append(len(at_work))
+        time.sleep(0.05)
+        at_work.pop()
+        return text_ids(self, text)
+
+    async def send() -> list[int]:
+        transport = httpx.ASGITransport(create_app(service))
+        async with httpx.AsyncClient(transport=transport, base_url="http://x", timeout=60) as client:
+            asked = [asyncio.create_task(client.post("/v1/completions", json=PROMPT)) for _ in range(12)]
+            await asyncio.sleep(0.1)
+            assert (await client.get("/health")).status_code == 200
+            assert not all(task.done() for task in asked)
+            return [answer.status_code for answer in await asyncio.gather(*asked)]
+
+    monkeypatch.setattr(Service, "text_ids", slow)
+    assert asyncio.run(send()) == [200] * 12
+    assert max(most) == NUM_TOKENIZING
 
 
 def test_a_dead_loop_is_503_everywhere(service):

@@ -121,7 +121,9 @@ def test_credentials_not_found(monkeypatch, tmp_path):
     for name in [*doctor.CREDENTIAL_VARIABLES, *(v for _, moves, _ in doctor.CREDENTIAL_FILES for v, _ in moves)]:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert {fact.value for fact in doctor._credentials()} == {"not found"}
+    assert [fact.value for fact in doctor._credentials()] == ["none found"]
+    monkeypatch.setenv("HF_TOKEN", SECRET)
+    assert [(fact.name, fact.value) for fact in doctor._credentials()] == [("HF_TOKEN", "found")]
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,13 @@
 """The folder that a run writes into: new, empty, or one with a run; somebody else's folder is left as it is."""
 
+import json
+from dataclasses import asdict
+
 import pytest
 
 from astrai_train.config import TrainConfig
 from astrai_train.errors import TrainError
+from astrai_train.report import StepReport
 from astrai_train.run import plan_run
 from tests.train.small_runs import StopAfter, metrics, names, run, settings, write_model
 
@@ -81,10 +85,45 @@ def test_a_run_goes_on_whatever_was_laid_beside_it(tmp_path, text_store):
 
 
 def test_a_run_without_a_checkpoint_yet_goes_on_too(tmp_path, text_store):
-    """Its metrics tell that it is one."""
-    fill(tmp_path / "run", ["metrics.jsonl", "plots/loss.png"])
-    assert run(tmp_path, text_store, max_steps=1, resume=True).step == 1
-    assert names(tmp_path) == ["epoch_0_step_1"]
+    """Its metrics tell that it is one, from the first byte on."""
+    line = json.dumps(asdict(StepReport(1, 0, 64, 63, 6.2, 1e-3, 0.9, 800.0, 0.08))).encode() + b"\n"
+    for number, content in enumerate([b"", line, line * 3, line + b"{", line[:9], line[:-1]]):
+        folder = tmp_path / str(number)
+        fill(folder / "run", ["plots/loss.png"])
+        (folder / "run" / "metrics.jsonl").write_bytes(content)
+        assert run(folder, text_store, max_steps=1, resume=True).step == 1
+        assert names(folder) == ["epoch_0_step_1"]
+        assert [line["step"] for line in metrics(folder)] == [1]
+
+
+METRICS_OF_OTHERS = [
+    '{"step": 10, "loss": 2.5, "learning_rate": 0.001}\n',
+    '{"loss": 2.5}\n{"loss": 2.4}\n',
+    "{}",
+    "[1]\n",
+    "step,loss\n1,2.5\n",
+    "\n",
+    "[" * 5000 + "\n",
+    b"\xff\xfe\n",
+]
+
+
+@pytest.mark.parametrize("content", METRICS_OF_OTHERS, ids=range(len(METRICS_OF_OTHERS)))
+@pytest.mark.parametrize("begun", [False, True])
+def test_metrics_of_another_program_are_left_as_they_are(tmp_path, text_store, content, begun):
+    """A run that goes on would cut them and write on."""
+    (tmp_path / "run").mkdir()
+    if begun:
+        run(tmp_path, text_store, max_steps=1)
+    path, content = tmp_path / "run" / "metrics.jsonl", content if isinstance(content, bytes) else content.encode()
+    path.write_bytes(content)
+    for resume in (False, True):
+        with pytest.raises(TrainError, match=r"metrics\.jsonl is not one of ours") as caught:
+            run(tmp_path, text_store, max_steps=2, resume=resume)
+        assert caught.value.where == path
+        assert path.read_bytes() == content
+    path.unlink()  # what the hint says
+    assert run(tmp_path, text_store, max_steps=2, resume=True).step == 2
 
 
 def test_a_model_is_not_trained_into_its_own_folder(tmp_path, text_store):

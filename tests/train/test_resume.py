@@ -80,6 +80,36 @@ def test_a_run_that_was_stopped_ends_with_the_same_bits(tmp_path, text_store, no
     assert_same_run(tmp_path, whole)
 
 
+def test_checkpoints_by_the_clock_change_no_bit(tmp_path, text_store, noisy, whole):
+    """After every step, however short; a run that begins at one of them ends as all do."""
+    often = {"checkpoint_seconds": 1e-6, "keep": 99}
+    with pytest.raises(RuntimeError, match="crash"):
+        run(tmp_path, text_store, model=noisy, **RUN | often, callbacks=[Crash(6)])
+    assert [int(name.rpartition("_")[2]) for name in names(tmp_path)] == [1, 2, 3, 4, 5]
+    run(tmp_path, text_store, model=noisy, **RUN | often, resume=True)
+    assert_same_run(tmp_path, whole)
+    assert len(names(tmp_path)) == len(metrics(tmp_path))
+
+
+def test_a_clock_that_does_not_ring_writes_nothing(tmp_path, text_store):
+    run(tmp_path, text_store, max_steps=3, checkpoint_seconds=3600)
+    assert names(tmp_path) == ["epoch_0_step_3"]
+
+
+class Slow:
+    """Takes half a second in one step."""
+
+    def on_step_end(self, trainer, report):
+        if report.step == 3:
+            time.sleep(0.5)
+
+
+def test_the_clock_begins_anew_at_each_checkpoint(tmp_path, text_store):
+    run(tmp_path, text_store, max_steps=6, checkpoint_seconds=0.5, keep=9, callbacks=[Slow()])
+    assert names(tmp_path)[0] == "epoch_0_step_3"
+    assert len(names(tmp_path)) < 6
+
+
 def test_the_number_of_workers_may_change(tmp_path, text_store, noisy, whole):
     for workers, stop in ((2, 3), (0, 7), (1, 8)):
         run(tmp_path, text_store, model=noisy, **RUN, workers=workers, resume=True, callbacks=[StopAfter(stop)])

@@ -69,6 +69,20 @@ def test_a_run_that_goes_on_with_its_batch_said_otherwise(tmp_path, text_store):
     assert [line["step"] for line in metrics(tmp_path)] == [1, 2]
 
 
+def test_a_run_of_one_step_says_so(tmp_path, text_store):
+    """Before it begins, in a dry run too, and at its end: not as if all were well."""
+    given = [word for word in options(tmp_path, text_store) if word != "--batch-tokens" and word != "128"]
+    dry, done = astrai_train(*given, "--dry-run"), astrai_train(*given)
+    for said in (dry, done):
+        assert said.returncode == 0, said.stderr
+        assert "steps     1 in 1 epoch; 1 batch an epoch (batch_tokens 8,192); each row is seen once\n" in said.stderr
+        assert "warning   only 1 optimizer step: little will be learnt. For 50 or so: --epochs 50 or" in said.stderr
+    assert ": finished, after 1 step only: see the warning above\n" in done.stderr
+    enough = astrai_train(*given, "--resume", "--epochs", 12)
+    assert "warning" not in enough.stderr
+    assert ": finished\n" in enough.stderr, enough.stderr
+
+
 def to_process(process):
     process.send_signal(signal.SIGINT)
 

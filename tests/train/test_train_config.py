@@ -30,6 +30,7 @@ REFUSED = {
     "threads": [0, 2.5, 10**6],
     "keep": [0],
     "checkpoint_every": [-1],
+    "checkpoint_seconds": [0, -1, "often"],
     "validate_every": [-1],
 }
 ACCEPTED = {
@@ -41,6 +42,7 @@ ACCEPTED = {
     "min_lr_ratio": [0, 1],
     "validation_tokens": [0],
     "keep": [1],
+    "checkpoint_seconds": [None, 0.5, 600],
     "threads": [None, 1, 1024],
 }
 
