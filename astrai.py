@@ -125,6 +125,8 @@ def main() -> None:
             raise
         print(f"error: {_visible(str(told))}", file=sys.stderr)
         sys.exit(1)
+    finally:
+        interrupts.ignore()
 
 
 def _stand_in() -> None:

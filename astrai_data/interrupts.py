@@ -34,6 +34,12 @@ def check() -> None:
         raise KeyboardInterrupt
 
 
+def ignore() -> None:
+    """Hear neither any more: the work is done or given up, and a Python that ends would take them for its own end."""
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
 @contextmanager
 def ending_at_once() -> Iterator[None]:
     """Let a signal that `listen` hears end the process where it stands: some libraries work long and look for none."""

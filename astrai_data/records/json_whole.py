@@ -8,6 +8,7 @@ only what stands inside an element is refused, as 1e400, NaN and half a surrogat
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -20,8 +21,7 @@ from astrai_data.records.framing import BOM, too_large
 from astrai_data.records.json_lines import explain
 from astrai_data.records.large_integers import loads_to_write
 
-_BLANKS = " \t\n\r"
-_BLANK = re.compile(f"[{_BLANKS}]*")
+_BLANK = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder(parse_float=str, parse_int=str, strict=False)
 
 
@@ -89,13 +89,17 @@ def _elements(data: bytes) -> list[bytes]:
     Raises `DamagedJsonError` if that does not read it either.
     """
     try:
-        return [element.encode() for element in _cut(data.decode())]
+        text = data.decode()
+        return [element.encode() for element in _cut(text)]
+    except json.JSONDecodeError as error:  # what `orjson` met first may be an element's alone
+        message = f"byte {len(text[: error.pos].encode()):,} of the file: {error.msg}"
+        raise DamagedJsonError(replace(explain(data, 0), message=message)) from None
     except (ValueError, RecursionError):
         raise DamagedJsonError(explain(data, 0)) from None
 
 
 def _cut(text: str) -> Iterator[str]:
-    """The elements of an array, or the one value that `text` is. Raises `ValueError` where it is neither."""
+    """The elements of an array, or the one value that `text` is. Raises `JSONDecodeError` where it is neither."""
     at = _after_blank(text, 0)
     is_array = text.startswith("[", at)
     while True:
@@ -105,8 +109,11 @@ def _cut(text: str) -> Iterator[str]:
         at = _after_blank(text, end)
         if not (is_array and text.startswith(",", at)):
             break
-    if text[at:].rstrip(_BLANKS) != ("]" if is_array else ""):
-        raise ValueError("something else follows")
+    if is_array and not text.startswith("]", at):
+        raise json.JSONDecodeError("Expecting ',' or ']'", text, at)
+    at = _after_blank(text, at + is_array)
+    if at < len(text):
+        raise json.JSONDecodeError("Extra data", text, at)
 
 
 def _after_blank(text: str, at: int) -> int:

@@ -110,3 +110,18 @@ def test_a_refused_last_element_changes_nothing_for_the_others(tmp_path_factory,
     assert slow_rows == rows
     assert slow_rejects[:-1] == rejects
     assert slow_rejects[-1].position == len(records)
+
+
+@pytest.mark.parametrize(
+    ("data", "place"),
+    [
+        ('[{"text": "a", "n": 1e400}, {"text": "é" "x"}]', 42),
+        ('[{"n": NaN},, {"text": "b"}]', 12),
+        ('[{"n": 1e400}', 13),
+        ('[{"n": 1e400}] []', 15),
+    ],
+)
+def test_a_damaged_file_is_told_where_it_is_damaged(tmp_path, data, place):
+    """Not where an element stands that would be one reject."""
+    with pytest.raises(InputError, match=f"byte {place} of the file"):
+        read(tmp_path / "a.json", data)

@@ -92,3 +92,12 @@ def test_outside_of_such_a_library_it_does_not():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == "heard\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_a_command_that_has_ended_changes_nothing(tmp_path, number):
+    """Python takes its handlers back while it ends; this module is thrown away after that."""
+    last = f"class Last:\n    def __del__(self, kill=os.kill, pid=os.getpid()):\n        kill(pid, {number})\n"
+    (tmp_path / "sitecustomize.py").write_text(f"import os, sys\n{last}sys.last = Last()\n")
+    done = astrai("schema", "pretrain", env={"PYTHONPATH": str(tmp_path)})
+    assert (done.returncode, done.stderr) == (0, "")
