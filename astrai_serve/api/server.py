@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FrameType
 
 import uvicorn
 
@@ -98,12 +99,15 @@ def run_server(
         lifespan="off",
         ws="none",
     )
-    # uvicorn raises the signal again at its end. SIGINT then is a KeyboardInterrupt; a server that was asked to
-    # terminate and did has done what it should.
+    # uvicorn raises the signal again at its end. SIGINT then is a KeyboardInterrupt, or made one where that is lost;
+    # a server that was asked to terminate and did has done what it should.
     signal.signal(signal.SIGTERM, lambda signum, frame: None)
     logging.getLogger("uvicorn.error").addFilter(_is_no_farewell)
     try:
-        _Server(config, service, announce).run(sockets=[sock])
+        server = _Server(config, service, announce)
+        server.run(sockets=[sock])
+        if server.interrupted:
+            raise KeyboardInterrupt
     finally:
         service.engine.shutdown()
         lines.close()
@@ -120,6 +124,12 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: Service, announce: Callable[[str], None]) -> None:
         super().__init__(config)
         self._service, self._announce = service, announce
+        self.interrupted = False
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to end, or end at once."""
+        self.interrupted |= sig == signal.SIGINT
+        super().handle_exit(sig, frame)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to answer, and say where."""
