@@ -74,6 +74,7 @@ class _Pool:
         self._busy: dict[Connection, tuple[multiprocessing.Process, TaskSpec]] = {}
 
     def run(self) -> None:
+        """Do all tasks; whatever ends it, no worker is left."""
         try:
             while self._pending and len(self._busy) < self._workers:
                 self._start()

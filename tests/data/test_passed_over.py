@@ -75,24 +75,21 @@ def test_a_folder_without_data_says_what_it_holds(tmp_path):
         find(spec(tmp_path))
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.csv.gz", "b/a.arrow"])
-def test_data_that_cannot_be_read_yet_stops_a_run_over_its_folder(folder, name):
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.csv.gz", "b/a.arrow", "a.jsonl.xz", "b/a.txt.bz2", "a.json.lz4"])
+def test_data_that_cannot_be_read_stops_a_run_over_its_folder(folder, name):
     """A table that is missing from the store is worse than a picture that is."""
     file_system, root = fsspec.core.url_to_fs(folder)
     file_system.pipe(f"{root}/{name}", b"")
-    with pytest.raises(InputError, match="not supported yet") as caught:
+    with pytest.raises(InputError, match=r"not supported yet|the compression of an input cannot be read") as caught:
         find(spec(folder))
     assert name in str(caught.value)
-    assert name in find(spec(folder, "jsonl")).names, "a declared format leaves the others out"
 
 
-@pytest.mark.parametrize("name", ["a.jsonl.xz", "b/a.txt.bz2", "a.json.lz4"])
-def test_data_in_a_compression_that_cannot_be_read_stops_it_too(folder, name):
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "b/a.arrow", "a.txt.xz"])
+def test_a_declared_format_leaves_it_out(folder, name):
     file_system, root = fsspec.core.url_to_fs(folder)
     file_system.pipe(f"{root}/{name}", b"")
-    with pytest.raises(InputError, match="the compression of an input cannot be read") as caught:
-        find(spec(folder))
-    assert name in str(caught.value)
+    assert name in find(spec(folder, "jsonl")).names
 
 
 def test_many_files_and_odd_names_are_told_shortly():
